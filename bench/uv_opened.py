@@ -57,7 +57,7 @@ def figures(devices: int) -> dict[str, float]:
         known_s = _cpu_s() - began
         store.checkpoint(f"{folder}/copy")
         began = _cpu_s()
-        again = stores.open("heir", f"{folder}/copy")
+        again = stores.open("successor", f"{folder}/copy")
         Numbers(again, Overlay(again), _PARTITIONS)
         open_s = _cpu_s() - began
         again.close()

@@ -119,11 +119,11 @@ def test_rows_are_visible_once_and_are_read_back(
         former.prepare(SinkBatch(number, f"1-{number}", _records(number))) for number in range(2)
     ]
     former.publish(committed[0])
-    heir = sink.open("sink.out-0", 2)
+    successor = sink.open("sink.out-0", 2)
     for committable in committed:
-        heir.publish(committable)
-    heir.sweep(committed)
-    heir.publish(heir.prepare(SinkBatch(2, "2-1", _records(2))))
+        successor.publish(committable)
+    successor.sweep(committed)
+    successor.publish(successor.prepare(SinkBatch(2, "2-1", _records(2))))
     with suppress(MillwheelError):
         former.publish(committed[1])
     source = {"path": f"{where}/country=*/*.jsonl", "format": "jsonl", "config": store._config}

@@ -161,7 +161,7 @@ class Bench(PipelineHarness):
         # Types are inferred from full reads.
         bundle = min(way.bundle, 2) if "undeclared" in case.features else way.bundle
         sizes = ShardLimits(bundle=bundle, timers=way.timers, columns_from=1, rows_below=way.few)
-        limits = replace(sizes, settle_us=0, company_us=0, combine=combine)
+        limits = replace(sizes, settle_us=0, gather_us=0, combine=combine)
         made = kind(self.spec, "", clock, outside, limits)
         if way.warmed:
             made.warm_up_plans()

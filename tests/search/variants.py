@@ -221,8 +221,8 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
 
 def _taken_late(spec: PipelineSpec) -> frozenset[str]:
     """Streams with a consumer that takes records behind the watermark."""
-    takers = (each for each in spec.computations if each.takes_late)
-    return frozenset(given.stream for each in takers for given in each.inputs)
+    eligible = (each for each in spec.computations if each.takes_late)
+    return frozenset(given.stream for each in eligible for given in each.inputs)
 
 
 def _forgotten_productions(case: Case, spec: PipelineSpec) -> frozenset[str]:

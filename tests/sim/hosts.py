@@ -35,7 +35,7 @@ class WatchedMaster(MasterState):
         return effects
 
     def _check(self, write: WriteRangeTable) -> None:
-        hosts = self._membership.hosts_of_takers()
+        hosts = self._membership.hosts_of_eligible()
         before = {entry.shard: entry for table in self.tables for entry in table.shards}
         for entry in write.table.shards:
             old = before.get(entry.shard)

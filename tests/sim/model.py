@@ -28,8 +28,8 @@ from millwheel.core.formats.store_layout import (
 )
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.engine.workers.delivery.high_water_marks import decode_high_water_marks
-from tests.sim.heirs import expected
 from tests.sim.kernel import Failure
+from tests.sim.successors import expected
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ class Mailbox:
     it.
 
     ``put`` is for any thread, the rest for the loop. Ringing costs a system call, so only a sleeper
-    is rung for.
+    is woken.
     """
 
     def __init__(self) -> None:

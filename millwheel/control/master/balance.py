@@ -217,7 +217,7 @@ def next_step(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
 
 def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
     high, busiest = max((cluster.burden(worker), worker) for worker in cluster.workers)
-    others = _takers(cluster, config, busiest)
+    others = _eligible(cluster, config, busiest)
     if not others or high - others[0][0] < config.gap * max(1.0, high):
         return None
     move = _best_move(cluster, config, busiest)
@@ -233,7 +233,7 @@ def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
     return None
 
 
-def _takers(
+def _eligible(
     cluster: ClusterLoad, config: BalanceConfig, giver: WorkerName
 ) -> list[tuple[float, WorkerName]]:
     """The workers that may take a shard of ``giver``, with their loads, the idlest first."""
@@ -247,7 +247,7 @@ def _takers(
 
 def _best_move(cluster: ClusterLoad, config: BalanceConfig, giver: WorkerName) -> Move | None:
     """The move that makes a worker and a taker most even; None where no move is worth it."""
-    high, others = cluster.burden(giver), _takers(cluster, config, giver)
+    high, others = cluster.burden(giver), _eligible(cluster, config, giver)
     faster = [cluster.weight(worker) / cluster.weight(giver) for _, worker in others]
     outcomes = [
         (max(high - busy, low + busy / faster[taker]), entry.shard, node, taker)

@@ -59,11 +59,11 @@ class Membership:
             name: member for name, member in (self._members or {}).items() if name not in self._dead
         }
 
-    def takers(self) -> set[WorkerName]:
+    def eligible(self) -> set[WorkerName]:
         """The workers that may be given shards."""
         return {name for name, member in self.live().items() if not member.leaving}
 
-    def hosts_of_takers(self) -> dict[WorkerName, str]:
+    def hosts_of_eligible(self) -> dict[WorkerName, str]:
         """The workers that may be given shards, each with its host."""
         return {name: member.host for name, member in self.live().items() if not member.leaving}
 

@@ -60,48 +60,48 @@ class RequestedMoves:
     """The requested moves: at most one new owner per shard."""
 
     def __init__(self) -> None:
-        self.takers: dict[tuple[NodeName, ShardName], WorkerName] = {}
+        self.targets: dict[tuple[NodeName, ShardName], WorkerName] = {}
         self._asked: list[MoveRequested] = []
 
     def plan(self, moves: Iterable[Move]) -> None:
         """Add planned moves."""
-        self.takers.update(((move.node, move.shard), move.worker) for move in moves)
+        self.targets.update(((move.node, move.shard), move.worker) for move in moves)
 
     def ask(self, request: MoveRequested) -> None:
         """Note a requested move, to be answered later."""
         self._asked.append(request)
-        self.takers[request.node, request.shard] = request.worker
+        self.targets[request.node, request.shard] = request.worker
 
-    def answers(self, holdings: Holdings, takers: Collection[WorkerName]) -> Iterator[AnswerMove]:
+    def answers(self, holdings: Holdings, eligible: Collection[WorkerName]) -> Iterator[AnswerMove]:
         """Answer requests that are settled: the table contains the move, or it has become
         impossible."""
         waiting = []
         for request in self._asked:
-            refusal = _refusal(request, holdings, takers)
+            refusal = _refusal(request, holdings, eligible)
             if refusal is None:
                 waiting.append(request)
             else:
                 yield AnswerMove(ticket=request.ticket, refusal=refusal)
         self._asked = waiting
 
-    def forget(self, holdings: Holdings, takers: Collection[WorkerName]) -> None:
+    def forget(self, holdings: Holdings, eligible: Collection[WorkerName]) -> None:
         """Drop requests that stored tables have fulfilled or made obsolete."""
         # By stored tables only: a write in progress may lose to that of another master, and a move
         # that was forgotten for it would never be made.
-        for (node, shard), worker in list(self.takers.items()):
+        for (node, shard), worker in list(self.targets.items()):
             entry = holdings.entry(node, shard)
             if (
                 entry is None
                 or not entry.owner
                 or entry.next_owner
                 or entry.owner == worker
-                or worker not in takers
+                or worker not in eligible
             ):
-                del self.takers[node, shard]
+                del self.targets[node, shard]
 
 
 def _refusal(
-    request: MoveRequested, holdings: Holdings, takers: Collection[WorkerName]
+    request: MoveRequested, holdings: Holdings, eligible: Collection[WorkerName]
 ) -> str | None:
     """ "" when the table contains the move, None when it still may, else the reason why it never
     will."""
@@ -119,10 +119,10 @@ def _refusal(
         )
     if request.worker in (entry.next_owner, entry.owner):
         return ""
-    if request.worker not in takers:
+    if request.worker not in eligible:
         return (
             f"{request.worker} is not a worker that can take shards; these can:"
-            f" {', '.join(sorted(takers)) or 'none'}"
+            f" {', '.join(sorted(eligible)) or 'none'}"
         )
     if entry.next_owner or not entry.owner:
         return f"{request.shard} is on its way to {entry.next_owner or 'a new owner'} already"
@@ -277,7 +277,7 @@ class Rebalancing:
         self._measure(holdings, membership, now_us)
         if self._balanced:
             return self._plan_by_load(holdings, membership, serving, now_us)
-        on_their_way = sum(facts.moving for facts in holdings.every()) + len(self.moves.takers)
+        on_their_way = sum(facts.moving for facts in holdings.every()) + len(self.moves.targets)
         # A worker that lost its seat is emptied like one that leaves.
         leaving = membership.live().keys() - serving
         tables = [holdings.stored[demand.name] for demand in self._config.nodes]
@@ -310,7 +310,7 @@ class Rebalancing:
         self, holdings: Holdings, membership: Membership, serving: set[WorkerName], now_us: int
     ) -> list[NodeName]:
         """Each worker has its share of shards: balance by measured load."""
-        if self._balancer is None or self.moves.takers or self.reshardings.requested:
+        if self._balancer is None or self.moves.targets or self.reshardings.requested:
             return []
         if any(facts.changing for facts in holdings.every()):
             return []

@@ -80,7 +80,7 @@ class MasterState:
         self._released: dict[tuple[WorkerName, ShardName, Token], int] = {}
         self._manifest_tokens: dict[ShardName, Token] = {}
         self._members_since_us = 0
-        self._takers_since_us: int | None = None
+        self._eligible_since_us: int | None = None
         self._seats = config.expected_workers
         self._followed = {node.name for node in config.nodes if node.standby}
         self._standbys: dict[tuple[NodeName, ShardName], WorkerName] = {}
@@ -115,7 +115,7 @@ class MasterState:
         none: then no loss has to be covered."""
         if not self._config.spares or not self._membership.received:
             return ()
-        hosts, serving = self._membership.hosts_of_takers(), self._serving()
+        hosts, serving = self._membership.hosts_of_eligible(), self._serving()
         return tuple(
             loss for loss in losses(hosts, serving, hosts.keys() - serving) if loss.missing > 0
         )
@@ -240,10 +240,10 @@ class MasterState:
     def _serving(self) -> set[WorkerName]:
         """The workers that own shards or may be given some: all eligible workers except spares."""
         if not self._config.spares:
-            return self._membership.takers()
+            return self._membership.eligible()
         followed = (entry for facts in self._holdings.every() for entry in facts.followed)
         following = followers(followed, self._membership.dead)
-        hosts, suspects = self._membership.hosts_of_takers(), self._membership.suspects()
+        hosts, suspects = self._membership.hosts_of_eligible(), self._membership.suspects()
         return seated(hosts, self._holdings.burdens(), self._seats, suspects, following)
 
     def _forget_old_news(self) -> None:
@@ -254,38 +254,38 @@ class MasterState:
                 (entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()
             }
             self._released = {key: commit for key, commit in self._released.items() if key in held}
-        takers = self._membership.takers()
+        eligible = self._membership.eligible()
         self._rebalancing.forget(self._holdings, self._serving())
-        if not takers:
-            self._takers_since_us = None
-        elif self._takers_since_us is None:
-            self._takers_since_us = self._now_us
+        if not eligible:
+            self._eligible_since_us = None
+        elif self._eligible_since_us is None:
+            self._eligible_since_us = self._now_us
 
     def _giving(self) -> bool:
         """Whether shards may be assigned: always while something is served, else once enough
         workers have joined."""
-        takers = self._membership.takers()
-        if not takers or self._takers_since_us is None:
+        eligible = self._membership.eligible()
+        if not eligible or self._eligible_since_us is None:
             return False
         if (
             self._holdings.owners() & self._membership.live().keys()
-            or len(takers) >= self._config.expected_workers
+            or len(eligible) >= self._config.expected_workers
         ):
             return True
-        return self._now_us - self._takers_since_us >= self._config.grace_us
+        return self._now_us - self._eligible_since_us >= self._config.grace_us
 
     def _writes(self) -> Iterator[WriteRangeTable]:
         """Each table of the graph that should change and is not being written."""
         situation = Situation(
-            takers=self._serving() if self._giving() else (),
+            eligible=self._serving() if self._giving() else (),
             dead=self._membership.dead,
             released=self._released,
-            moves=self._rebalancing.moves.takers,
+            moves=self._rebalancing.moves.targets,
             manifest_tokens=self._manifest_tokens,
             reshardings=tuple(self._rebalancing.reshardings.requested),
             standbys=self._standbys,
         )
-        open_nodes = self._open.under(frozenset(situation.takers), dict(situation.dead))
+        open_nodes = self._open.under(frozenset(situation.eligible), dict(situation.dead))
         nodes = [
             node
             for node in self._config.nodes
@@ -299,7 +299,7 @@ class MasterState:
             for name, weight in self._rebalancing.weights(self._membership).items()
         }
         census = Census(
-            situation.takers, self._holdings.expected().values(), self._membership.hosts, weights
+            situation.eligible, self._holdings.expected().values(), self._membership.hosts, weights
         )
         for demand in nodes:
             table = self._next_table(demand, situation, census)
@@ -317,7 +317,7 @@ class MasterState:
         if stored is None:
             return (
                 first_table(demand, self._config.expected_workers, census)
-                if situation.takers
+                if situation.eligible
                 else None
             )
         table = successor(stored, situation, census)
@@ -327,7 +327,7 @@ class MasterState:
         """Choose the standbys, when membership has settled and every shard is served."""
         if self._followed and self._settled(self._config.standby_settle_us):
             tables = [self._holdings.stored[node] for node in sorted(self._followed)]
-            self._standbys = chosen(tables, self._membership.hosts_of_takers(), self._serving())
+            self._standbys = chosen(tables, self._membership.hosts_of_eligible(), self._serving())
             self._open.open(*self._followed)
 
     def _settled(self, after_us: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Unfit
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Inexact
 from millwheel.core.aggregates.families.rows import ChosenRows, Entry
 from millwheel.core.aggregates.record_entries import KeptEntries
 from millwheel.core.columns.batch import ColumnBatch
@@ -82,14 +82,14 @@ class RowCandidates(ColumnAggregate):
     # --- entries ----------------------------------------------------------------------------------
 
     def chosen(self, groups: pl.DataFrame, batch: ColumnBatch, most: int) -> pl.DataFrame:
-        """The groups with their entries in place of the candidates. Raises Unfit where the entries
-        of a group may take more than ``most`` bytes in rows."""
+        """The groups with their entries in place of the candidates. Raises Inexact where the
+        entries of a group may take more than ``most`` bytes in rows."""
         lists = groups[self._column]
         lengths = lists.list.len().to_numpy()
         numbers = lists.explode(empty_as_null=False).to_numpy() % _NUMBERS
         records = batch.frame[numbers]
         if most and self._kept.most_bytes(records) > most:
-            raise Unfit
+            raise Inexact
         entries = self._kept.entries(records, batch.timestamps[numbers])
         of = np.repeat(np.arange(len(lists)), lengths)
         return groups.with_columns(self._kept.first(entries, of, len(lists)).alias(self._column))
@@ -108,11 +108,11 @@ class RowCandidates(ColumnAggregate):
         return self._kept.to_acc(row[self._column])
 
     def from_acc(self, acc: Any) -> list[Any]:
-        raise Unfit  # only many together determine their type
+        raise Inexact  # only many together determine their type
 
     def from_accs(self, accs: Sequence[list[Entry]], like: pl.DataFrame | None) -> pl.Series:
         """The column for accumulators of the row form, of the type that it has in the groups
-        ``like``. Raises Unfit."""
+        ``like``. Raises Inexact."""
         kind = None if like is None else like.schema[self._column]
         return self._kept.from_accs(accs, kind).alias(self._column)
 

@@ -20,7 +20,7 @@ from millwheel.core.expressions.scope import ANY_VALUE
 from millwheel.core.lazy_polars import dtype, pl
 
 
-class Unfit(Exception):
+class Inexact(Exception):
     """A number that the column form cannot hold exactly."""
 
 
@@ -155,7 +155,7 @@ class ColumnAggregate(ABC):
 
     @abstractmethod
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        """The contents of a pane. Unfit when no column can hold them."""
+        """The contents of a pane. Inexact when no column can hold them."""
 
     @abstractmethod
     def to_acc(self, row: Mapping[str, Any]) -> Any:
@@ -163,7 +163,8 @@ class ColumnAggregate(ABC):
 
     @abstractmethod
     def from_acc(self, acc: Any) -> list[Any]:
-        """The inverse, one value per entry of ``dtypes``. Unfit when the columns cannot hold it."""
+        """The inverse, one value per entry of ``dtypes``. Inexact when the columns cannot hold
+        it."""
 
     def unfit(self) -> list[pl.Expr]:
         """Expressions over a bundle that are False when the columns cannot hold it."""

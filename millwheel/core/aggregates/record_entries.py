@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.families.rows import ChosenRows, Entry, as_it_stands, content
 from millwheel.core.expressions.columns import zero_without_sign
 from millwheel.core.expressions.terms import Term
@@ -40,13 +40,13 @@ class KeptEntries:
 
     def entries(self, records: pl.DataFrame, timestamps: Int64s) -> pl.DataFrame:
         """Records as entries. Columns whose names begin with a mark are not fields of records.
-        Raises Unfit for records without fields."""
+        Raises Inexact for records without fields."""
         values = [
             term.column.alias(name) for term, name in zip(self._terms, self._names, strict=True)
         ]
         outer = [name for name in records.columns if not name.startswith("\0")]
         if not outer:
-            raise Unfit
+            raise Inexact
         # with_columns: a constant is as long as the rest
         ordered = records.lazy().with_columns(values).select(self._names)
         columns = ordered.collect(engine="in-memory").get_columns()
@@ -77,7 +77,7 @@ class KeptEntries:
     def result(self, lists: pl.Series) -> pl.Series:
         """The contents of panes."""
         if not isinstance(lists.dtype.inner, pl.Struct):  # type: ignore[attr-defined]
-            raise Unfit  # the type of records is not known before there are any
+            raise Inexact  # the type of records is not known before there are any
         if self._aggregator.one:
             return lists.list.first().struct.field(ROW)
         lengths = lists.list.len().to_numpy().astype(np.int64)
@@ -94,10 +94,10 @@ class KeptEntries:
 
     def from_accs(self, accs: Sequence[list[Entry]], like: Any) -> pl.Series:
         """The inverse for many. ``like``: the type of the held lists (None: there are none). Raises
-        Unfit where no column can hold the records unchanged."""
+        Inexact where no column can hold the records unchanged."""
         flat = [entry for acc in accs for entry in acc]
         if not flat and like is None:
-            raise Unfit
+            raise Inexact
         held = {each.name: each.dtype for each in like.inner.fields} if like is not None else {}
         columns = [
             _column(name, [entry[0][index] for entry in flat], term.kind)
@@ -189,13 +189,13 @@ def listed(values: pl.Series, groups: Int64s, count: int) -> pl.Series:
 def _column(name: str, values: list[Any], kind: str) -> pl.Series:
     own = _VALUES[kind]
     if any(type(value) is not own for value in values):
-        raise Unfit
+        raise Inexact
     if own is float and not all(map(isfinite, values)):
-        raise Unfit
+        raise Inexact
     try:
         return pl.Series(name, values, dtype(kind), strict=True)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        raise Unfit from None
+        raise Inexact from None
 
 
 def _records(rows: list[Any], like: Any) -> pl.Series:
@@ -204,9 +204,9 @@ def _records(rows: list[Any], like: Any) -> pl.Series:
         column = pl.Series(ROW, rows, like, strict=True)
         same = as_it_stands(column.to_list()) == as_it_stands(rows)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        raise Unfit from None
+        raise Inexact from None
     if not same or not isinstance(column.dtype, pl.Struct) or _has_nulls(column.dtype):
-        raise Unfit
+        raise Inexact
     return column
 
 

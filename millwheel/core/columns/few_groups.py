@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import fits_key
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import END, KEY, START
@@ -59,7 +59,7 @@ class RowForm:
 
     def groups(self, groups: Iterable[tuple[Key, Group]]) -> FewGroups | None:
         """These groups, each of another key or window; None where only a frame can tell whether
-        columns can hold them. Raises Unfit where they cannot."""
+        columns can hold them. Raises Inexact where they cannot."""
         rows: dict[At, FewRow] = {}
         for key, group in groups:
             row = self._row(group.count, group.acc)
@@ -69,7 +69,7 @@ class RowForm:
         return FewGroups(self, rows)
 
     def together(self, rows: Sequence[FewRow]) -> FewRow:
-        """Several groups of a key and a window as one. Raises Unfit."""
+        """Several groups of a key and a window as one. Raises Inexact."""
         if len(rows) == 1:
             return rows[0]
         # a new one: merging changes its first argument, which is held elsewhere
@@ -78,7 +78,7 @@ class RowForm:
             acc = self._aggregation.merge(acc, row.acc)
         whole = self._row(sum(row.records for row in rows), acc)
         if whole is None:
-            raise Unfit
+            raise Inexact
         return whole
 
     def _row(self, count: int, acc: Any) -> FewRow | None:
@@ -191,7 +191,7 @@ def ending_by(groups: Groups, time_us: int) -> Groups:
 
 def merged_rows(several: Sequence[Groups]) -> FewGroups | None:
     """Several groups as one, with one row for each key and window; None unless all are in rows, and
-    few together. Raises Unfit."""
+    few together. Raises Inexact."""
     few = [groups for groups in several if isinstance(groups, FewGroups)]
     if not few or len(few) < len(several) or sum(groups.height for groups in few) > MOST_FEW:
         return None
@@ -207,7 +207,7 @@ def merged_rows(several: Sequence[Groups]) -> FewGroups | None:
 
 
 def frame_of_rows(rows: Sequence[Sequence[Any]], schema: dict[str, Any]) -> pl.DataFrame:
-    """A groups frame of its rows, in which keys of several fields are tuples. Raises Unfit."""
+    """A groups frame of its rows, in which keys of several fields are tuples. Raises Inexact."""
     columns: dict[str, Sequence[Any]] = (
         dict(zip(schema, zip(*rows, strict=True), strict=True))
         if rows
@@ -222,7 +222,7 @@ def frame_of_rows(rows: Sequence[Sequence[Any]], schema: dict[str, Any]) -> pl.D
             [pl.Series(name, columns[name], kind, strict=True) for name, kind in schema.items()]
         )
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
-        raise Unfit from None
+        raise Inexact from None
 
 
 # --- the store ------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def restored_rows(stored: Sequence[Any]) -> pl.DataFrame:
             for index in wide:
                 row[index] = int(row[index])
         return frame_of_rows(rows, schema)
-    except (Unfit, KeyError, IndexError, TypeError, ValueError) as ex:
+    except (Inexact, KeyError, IndexError, TypeError, ValueError) as ex:
         raise CorruptionError(
             f"a segment of windows has rows that do not fit its types: {ex}"
         ) from ex

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.aggregates.candidates import RowCandidates
-from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
+from millwheel.core.aggregates.columns import ColumnAggregate, Inexact
 from millwheel.core.aggregates.families.distinct import LastingDistincts
 from millwheel.core.columns.batch import Int64s, fits_key, key_list
 from millwheel.core.columns.groups_frame import (
@@ -105,10 +105,10 @@ class GroupsPlan:
         return columns
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Several groups frames as one, with one row per (key, window). Raises Unfit where they
+        """Several groups frames as one, with one row per (key, window). Raises Inexact where they
         have whole records of different types."""
         if not self.alike(groups):
-            raise Unfit
+            raise Inexact
         whole, count = pl.concat(groups), pl.col(COUNT).sum()
         if isinstance(self.window, Forever):
             columns = whole.drop(KEY).get_columns()
@@ -132,11 +132,11 @@ class GroupsPlan:
 
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
         """The records that the panes of closed windows become, see ``panes.pane_row``. Raises
-        Unfit."""
+        Inexact."""
         undeclared = self.follows or bool(self.inferred)
         if undeclared and any(each.of_no_floats(groups) for each in self.aggregates):
             # an empty sum is a whole 0 there, as the field is not declared to be a float
-            raise Unfit
+            raise Inexact
         results = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.shown, key_parts(groups[KEY]), strict=False))
         if not isinstance(self.window, Forever):
@@ -173,7 +173,7 @@ class GroupsPlan:
         self, groups: Sequence[tuple[Key, Group]], like: pl.DataFrame | None = None
     ) -> pl.DataFrame:
         """The inverse of :meth:`row_groups`. Whole records get the types that they have in the
-        groups ``like``, if there are any. Raises Unfit."""
+        groups ``like``, if there are any. Raises Inexact."""
         if not groups:
             return pl.DataFrame(schema=self.schema)
         rows, of_rows = [], self.of_rows
@@ -182,7 +182,7 @@ class GroupsPlan:
             own = key if len(kinds) > 1 and type(key) is tuple else (key,)
             # Polars makes a null of some values that do not fit into a part of a key.
             if len(own) != len(kinds) or not all(map(fits_key, own, kinds)):
-                raise Unfit
+                raise Inexact
             named = dict(zip(self.key_names, key, strict=True)) if len(self.key_names) > 1 else key
             parts: list[Any] = [named, group.window.start, group.window.end, group.count]
             for aggregate, acc in zip(self.aggregates, group.acc, strict=True):
@@ -193,7 +193,7 @@ class GroupsPlan:
         try:
             frame = pl.DataFrame(rows, schema, orient="row", strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
-            raise Unfit from None
+            raise Inexact from None
         accs = zip(*(group.acc for _, group in groups), strict=True)
         pairs = zip(self.aggregates, accs, strict=True)
         added = [

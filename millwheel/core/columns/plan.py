@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.aggregates.candidates import numbered
-from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
+from millwheel.core.aggregates.columns import ColumnAggregate, Inexact
 from millwheel.core.aggregates.families.adding import Unadded, cells
 from millwheel.core.aggregates.families.numeric import Additive
 from millwheel.core.columns.arrays import (
@@ -115,12 +115,12 @@ class ColumnPlan(GroupsPlan):
         return self if isinstance(batch, ColumnBatch) else None
 
     def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
-        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled``
-        is for count windows: their groups span the timestamps of the records, and those of a key
-        are in order."""
+        """The groups of a bundle. Raises Inexact when the columns cannot hold its numbers.
+        ``filled`` is for count windows: their groups span the timestamps of the records, and those
+        of a key are in order."""
         back = self.takes_back and are_retractions(batch)
         if back is None:
-            raise Unfit
+            raise Inexact
         batch = self._opened(batch)
         self._check_kinds(batch)
         # before anything is computed: some expressions fail on values that do not fit
@@ -228,7 +228,7 @@ class ColumnPlan(GroupsPlan):
                 return first_steps(self.window, timestamps)
             return self._each_alone(timestamps, frame)
         except RecordError:  # a year outside of the time zone's; one by one it shows whose
-            raise Unfit from None
+            raise Inexact from None
 
     def _each_alone(self, timestamps: Int64s, frame: pl.DataFrame) -> Assigned:
         """The windows of each record, which do not depend on the others."""
@@ -236,7 +236,7 @@ class ColumnPlan(GroupsPlan):
             return assign_array(self.window, timestamps)
         assigned = stated_array(self.window, frame)
         if assigned is None:
-            raise Unfit
+            raise Inexact
         return assigned
 
     def too_late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_]:
@@ -251,7 +251,7 @@ class ColumnPlan(GroupsPlan):
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
         """Which records are of a window that ends at or before ``watermark``. None when there is
         none, and where a record has several windows, or one that does not depend on its time.
-        Raises Unfit as :meth:`group`."""
+        Raises Inexact as :meth:`group`."""
         if isinstance(self.window, (Sliding, Cumulative, Count, Forever)):
             return None
         if batch.earliest >= watermark and not isinstance(self.window, OfInput):
@@ -268,7 +268,7 @@ class ColumnPlan(GroupsPlan):
         return [-pl.col(COUNT), *negated]
 
     def check(self, batch: ColumnBatch) -> None:
-        """Raises Unfit unless all records have values that the plan can read: nothing may be
+        """Raises Inexact unless all records have values that the plan can read: nothing may be
         computed over others."""
         self._check_kinds(self._opened(batch))
 
@@ -282,7 +282,7 @@ class ColumnPlan(GroupsPlan):
             batch.keys.dtype == self.key_dtype
             and is_clean(batch.frame, dict(self.kinds), self.takes_nulls)
         ):
-            raise Unfit
+            raise Inexact
 
     def divide(self, batch: ColumnBatch) -> tuple[ColumnBatch, ColumnBatch | None]:
         """The records whose values the plan can read, and those that must be processed one by one
@@ -296,7 +296,7 @@ class ColumnPlan(GroupsPlan):
         return batch.where(clean), batch.where(~clean)
 
     def check_exact(self, frame: pl.DataFrame) -> None:
-        """Raises Unfit unless the columns can hold the numbers of all records that count."""
+        """Raises Inexact unless the columns can hold the numbers of all records that count."""
         checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
         if not checks or not len(frame):
             return
@@ -305,7 +305,7 @@ class ColumnPlan(GroupsPlan):
             check.alias(str(index)) for index, check in enumerate(checks)
         ).collect(engine="in-memory")
         if not all(held.row(0)):
-            raise Unfit
+            raise Inexact
 
     def row_groups_of(
         self, groups: pl.DataFrame, batch: ColumnBatch

@@ -180,7 +180,7 @@ class ColumnarSegments:
             return
         self._append(groups, 0)
         while len(together := self._together()) >= self._fan:
-            # Where the merge raises Unfit these are gone: the operator goes back to its mark.
+            # Where the merge raises Inexact these are gone: the operator goes back to its mark.
             for segment in together:
                 self._remove(segment)
             merged = self._merge([segment.held for segment in together])
@@ -206,7 +206,7 @@ class ColumnarSegments:
         segment.first, segment.last = self._bounds(groups, segment.fired)
 
     def _merge(self, several: Sequence[Groups]) -> Groups:
-        """Several groups as one, in rows if all are in rows and few. Raises Unfit."""
+        """Several groups as one, in rows if all are in rows and few. Raises Inexact."""
         few = merged_rows(several)
         return self._plan.merge([frame_of(groups) for groups in several]) if few is None else few
 

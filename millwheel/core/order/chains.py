@@ -89,14 +89,14 @@ def _why_not_sink(sink: SinkSpec, chain: list[str], graph: Graph) -> str:
     """Why the batches of a sink are not made in the shards of the source with this chain; "" if
     they are."""
     streams = {each for name in chain for each in graph.nodes[name].outputs} - {DEAD_LETTERS}
-    takers = {taker for each in streams for taker in graph.consumers.get(each, ())}
+    consumers = {taker for each in streams for taker in graph.consumers.get(each, ())}
     return (
         f"its mode is {sink.options['mode']}"
         if sink.options.get("mode", "append") != "append"
         else "it has a key of its own"
         if sink.key.kind is not KeyKind.RECORD
         else "others take results of the chain, too"  # they would wait until its batch is full
-        if takers - {*chain, f"sink.{sink.stream}"}
+        if consumers - {*chain, f"sink.{sink.stream}"}
         else ""
     )
 

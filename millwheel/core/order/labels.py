@@ -45,7 +45,7 @@ class Labels:
     streams: frozenset[str] = frozenset()
 
     @property
-    def takers(self) -> frozenset[str]:
+    def consumers(self) -> frozenset[str]:
         """The computations that take labels."""
         return frozenset(name for name, use in self.uses.items() if use.takes)
 

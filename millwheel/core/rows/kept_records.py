@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import (
     ColumnBatch,
     Int64s,
@@ -61,17 +61,17 @@ class KeptRecords:
     """The most bytes of an entry of the row form."""
 
     def clean(self, batch: ColumnBatch, like: Any, most: int) -> Mask:
-        """Which records columns can hold, each with at most so many bytes. Raises Unfit if they can
-        hold none. ``like``: the type of the held rows (None: there are none)."""
+        """Which records columns can hold, each with at most so many bytes. Raises Inexact if they
+        can hold none. ``like``: the type of the held rows (None: there are none)."""
         frame = batch.frame
         kinds = {name: kind_of(kind) for name, kind in frame.schema.items()}
         own = pl.Struct(dict(frame.schema))
         if not self.holds(own, batch.keys.dtype) or (like is not None and own != like):
-            raise Unfit
+            raise Inexact
         floats = {name: kind for name, kind in kinds.items() if kind == "float"}
         finite, there = clean_rows(frame, floats, True), clean_rows(frame, dict(self.plan.kinds))
         if finite is None or there is None:
-            raise Unfit
+            raise Inexact
         mask = finite & there
         for part in key_parts(batch.keys):
             mask &= part.is_not_null().to_numpy()
@@ -101,7 +101,7 @@ class KeptRecords:
             frame = pl.DataFrame([values[number] for number in numbers], schema)
             own = keys_like([keys[number] for number in numbers], self.plan.key_dtype)
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-            raise Unfit from None
+            raise Inexact from None
         at = np.array(times, np.int64)[mask]
         return ColumnBatch(stream, np.array([], np.int64), at, own, frame), mask
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
+from millwheel.core.aggregates.columns import ColumnAggregate, Inexact, OverRanges
 from millwheel.core.aggregates.families.rows import content
 from millwheel.core.aggregates.record_entries import ranks_of
 from millwheel.core.columns.batch import ColumnBatch, Int64s
@@ -48,8 +48,8 @@ class LookbackColumns(KeptRecords):
     size: int
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
-        """Which records columns can hold. Raises Unfit if they can hold none. ``like``: the type of
-        the held rows (None: there are none)."""
+        """Which records columns can hold. Raises Inexact if they can hold none. ``like``: the type
+        of the held rows (None: there are none)."""
         mask = self.clean(batch, like, self.most // 2)
         self.plan.check_exact(batch.frame.filter(pl.Series(mask)))
         return mask
@@ -66,7 +66,7 @@ class LookbackColumns(KeptRecords):
 
     def results(self, segments: Sequence[ColumnarSegment], watermark: int) -> ColumnBatch:
         """The records that the watermark has passed, each with its aggregates. There must be some.
-        Raises Unfit."""
+        Raises Inexact."""
         keys = KeyCodes(_due_keys(segments, watermark))
         frames, codes, news = [], [], []
         for segment in segments:
@@ -114,7 +114,7 @@ class LookbackColumns(KeptRecords):
     # --- aggregates -------------------------------------------------------------------------------
 
     def _aggregates(self, whole: pl.DataFrame, first: Int64s, after: Int64s) -> pl.DataFrame:
-        """The aggregates of the records from each ``first`` to before ``after``. Raises Unfit."""
+        """The aggregates of the records from each ``first`` to before ``after``. Raises Inexact."""
         prepared = self.plan.prepared(whole[ROW].struct.unnest())
         spans = _spans(first, after)
         columns = [pl.Series(COUNT, after - first)]
@@ -122,7 +122,7 @@ class LookbackColumns(KeptRecords):
             columns += _over(prepared, aggregate, first, after, spans)
         groups = pl.DataFrame(columns)
         if any(each.of_no_floats(groups) for each in self.plan.aggregates):
-            raise Unfit  # their sum is a whole 0 in rows
+            raise Inexact  # their sum is a whole 0 in rows
         results = [each.result(groups) for each in self.plan.aggregates]
         pairs = zip(self.plan.names, results, strict=True)
         return pl.DataFrame([column.alias(name) for name, column in pairs])

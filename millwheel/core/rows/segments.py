@@ -54,7 +54,7 @@ class FirstColumns(KeptRecords):
     order: RowCandidates
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
-        """Which records columns can hold and have a place in the order. Raises Unfit if none has.
+        """Which records columns can hold and have a place in the order. Raises Inexact if none has.
         ``like``: the type of the held rows (None: there are none)."""
         mask = self.clean(batch, like, self.most // self.spec.k)
         exact = self.order.exact

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.few_groups import Groups, frame_of
@@ -196,8 +196,8 @@ class WaitingColumns(KeptRecords):
     deletes: ColumnStep | None = None
 
     def fitting(self, batch: ColumnBatch, like: Any) -> Mask:
-        """Which records columns can hold. Raises Unfit if they can hold none. ``like``: the type of
-        the held records (None: there are none)."""
+        """Which records columns can hold. Raises Inexact if they can hold none. ``like``: the type
+        of the held records (None: there are none)."""
         mask = self.clean(batch, like, self.most // 2)
         if self.deletes is not None:
             fits, deleted = self.deletes.keeping(batch.frame)
@@ -234,7 +234,7 @@ class AnyWaitingColumns(WaitingColumns):
     def in_columns(
         self, stream: str, keys: Sequence[Key], values: Sequence[Any], times: Sequence[int]
     ) -> tuple[ColumnBatch, Mask]:
-        raise Unfit
+        raise Inexact
 
 
 def numbers_of(seqs: Any) -> Int64s:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from millwheel.connect.own_functions import FATAL, passes
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.model.damage import is_failure
 from millwheel.errors import MillwheelError, RecordError
 
@@ -46,15 +46,15 @@ class ColumnBoundary:
 
     @contextmanager
     def inside(self, count: Count = _uncounted) -> Iterator[None]:
-        """Raises Unfit in place of any unexpected error, and counts it; and in place of one about a
-        record, which processing by rows raises again. Errors of the shard and of the outside world,
-        and orders to end, pass."""
+        """Raises Inexact in place of any unexpected error, and counts it; and in place of one about
+        a record, which processing by rows raises again. Errors of the shard and of the outside
+        world, and orders to end, pass."""
         try:
             yield
-        except Unfit:
+        except Inexact:
             raise
         except RecordError as ex:
-            raise Unfit from ex
+            raise Inexact from ex
         except (MillwheelError, OSError):
             raise
         except BaseException as ex:
@@ -62,7 +62,7 @@ class ColumnBoundary:
                 raise
             self._log_once(ex)
             count(FAILED)
-            raise Unfit from ex
+            raise Inexact from ex
 
     def _log_once(self, ex: BaseException) -> None:
         kind = f"{type(ex).__name__}: {ex}"[:200]

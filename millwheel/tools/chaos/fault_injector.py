@@ -15,7 +15,7 @@ import psutil
 from millwheel.errors import SetupError
 from millwheel.tools.chaos.namespaces import Namespaces
 from millwheel.tools.chaos.observer import Observer, family
-from millwheel.tools.chaos.plan import Blow, Fault, Plan, Target
+from millwheel.tools.chaos.plan import Fault, Plan, PlannedFault, Target
 from millwheel.tools.chaos.processes import processes_of, slot_of, strike
 from millwheel.tools.chaos.recoveries import Recovery
 
@@ -28,11 +28,11 @@ Announce = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Struck:
+class FaultCount:
     """The number of faults, and the seconds until a new process replaced each one that was
     killed."""
 
-    blows: int = 0
+    number: int = 0
     replaced_s: list[float] = field(default_factory=list)
 
 
@@ -41,7 +41,7 @@ class Outcome:
     """How a run went."""
 
     seconds: float
-    struck: dict[tuple[Target, Fault], Struck]
+    fault_counts: dict[tuple[Target, Fault], FaultCount]
     recoveries: Sequence[Recovery] = ()
 
 
@@ -82,7 +82,7 @@ class FaultInjector:
         self._passing: list[_Passing] = []
         self._cut: set[int] = set()
         self._waiting: list[tuple[Target, int, float]] = []
-        self._struck: dict[tuple[Target, Fault], Struck] = {}
+        self._fault_counts: dict[tuple[Target, Fault], FaultCount] = {}
 
     def run(
         self, plan: Plan | None, begin: Callable[[], bool], most: int, limit_s: float
@@ -117,7 +117,7 @@ class FaultInjector:
                 f" with:\n{words}"
             )
         faults = self._observer.recoveries.faults if self._observer is not None else ()
-        return Outcome(time.monotonic() - started, self._struck, faults)
+        return Outcome(time.monotonic() - started, self._fault_counts, faults)
 
     def _watch(
         self,
@@ -127,8 +127,8 @@ class FaultInjector:
         most: int,
         until_s: float,
     ) -> None:
-        blows = iter(()) if plan is None else plan.blows()
-        upcoming: Blow | None = None
+        planned_faults = iter(()) if plan is None else plan.faults()
+        upcoming: PlannedFault | None = None
         due, remaining = 0.0, most
         while process.poll() is None:
             now_s = time.monotonic()
@@ -141,7 +141,7 @@ class FaultInjector:
             if self._observer is not None:
                 self._observer.look(now_s)
             if upcoming is None and remaining and begin():
-                upcoming = next(blows, None)
+                upcoming = next(planned_faults, None)
                 due = now_s + (upcoming.after_s if upcoming is not None else 0.0)
             elif (
                 upcoming is not None
@@ -162,40 +162,44 @@ class FaultInjector:
             and self._observer.recoveries.settled(now_s, _PATIENCE_S)
         )
 
-    def _strike(self, driver: int, blow: Blow, serving: bool) -> bool:
+    def _strike(self, driver: int, planned: PlannedFault, serving: bool) -> bool:
         """False when there is no process to hit (yet)."""
-        there = processes_of(driver, blow.target)
+        there = processes_of(driver, planned.target)
         if serving and self._observer is not None:
             there = [
-                process for process in there if self._observer.serves(blow.target, family(process))
+                process
+                for process in there
+                if self._observer.serves(planned.target, family(process))
             ]
         # One that is cut off already would reconnect after the shorter of both times.
-        if blow.fault is Fault.PARTITION or blow.target is Target.HOSTS:
+        if planned.fault is Fault.PARTITION or planned.target is Target.HOSTS:
             there = [process for process in there if self._host_of(process) not in self._cut]
         if not there:
             return False
-        victims = self._together(there[int(blow.pick * len(there))], driver, blow.target)
+        victims = self._together(there[int(planned.pick * len(there))], driver, planned.target)
         pids = frozenset().union(*map(family, victims))
         if self._observer is not None:
             self._observer.look(time.monotonic())
         now_s = time.monotonic()
-        undo = self._hit(victims, blow)
+        undo = self._hit(victims, planned)
         if undo is None:
             return False
-        self._struck.setdefault((blow.target, blow.fault), Struck()).blows += 1
+        self._fault_counts.setdefault((planned.target, planned.fault), FaultCount()).number += 1
         seen = (
-            self._observer.struck(blow.target, blow.fault, pids, now_s)
+            self._observer.on_fault(planned.target, planned.fault, pids, now_s)
             if self._observer is not None
             else None
         )
-        if blow.fault is Fault.KILL:
-            self._waiting.append((blow.target, max(process.pid for process in there), now_s))
-        if passes := blow.fault is not Fault.KILL or blow.target is Target.HOSTS:
+        if planned.fault is Fault.KILL:
+            self._waiting.append((planned.target, max(process.pid for process in there), now_s))
+        if passes := planned.fault is not Fault.KILL or planned.target is Target.HOSTS:
             names = seen.victims if seen is not None else frozenset()
-            self._passing.append(_Passing(now_s + blow.lasts_s, undo, names))
+            self._passing.append(_Passing(now_s + planned.lasts_s, undo, names))
         which = "process " + ", ".join(str(victim.pid) for victim in victims)
-        lasting = f" for {blow.lasts_s:.1f} s" if passes else ""
-        self._announce(f"{_DONE[blow.fault]} one of the {blow.target.value} ({which}){lasting}")
+        lasting = f" for {planned.lasts_s:.1f} s" if passes else ""
+        self._announce(
+            f"{_DONE[planned.fault]} one of the {planned.target.value} ({which}){lasting}"
+        )
         return True
 
     def _together(
@@ -212,23 +216,25 @@ class FaultInjector:
         slot = slot_of(worker)
         return None if slot is None or self._namespaces is None else self._namespaces.host_of(slot)
 
-    def _hit(self, victims: Sequence[psutil.Process], blow: Blow) -> Callable[[], object] | None:
+    def _hit(
+        self, victims: Sequence[psutil.Process], planned: PlannedFault
+    ) -> Callable[[], object] | None:
         """Inject the fault. Returns the function that undoes it, None when the processes were
         already gone."""
         host = self._host_of(victims[0]) if victims else None
-        if blow.target is Target.HOSTS or blow.fault is Fault.PARTITION:
+        if planned.target is Target.HOSTS or planned.fault is Fault.PARTITION:
             if self._namespaces is None or host is None:
                 return None
             self._namespaces.cut(host)  # first: a machine without power sends nothing more
             self._cut.add(host)
-            if blow.fault is Fault.KILL:
+            if planned.fault is Fault.KILL:
                 for victim in victims:
                     strike(victim, signal.SIGKILL)
             return lambda: self._reconnect(host)
         [victim] = victims
         return (
             (lambda: strike(victim, signal.SIGCONT))
-            if strike(victim, _SIGNALS[blow.fault])
+            if strike(victim, _SIGNALS[planned.fault])
             else None
         )
 
@@ -245,7 +251,7 @@ class FaultInjector:
         still = []
         for target, newest, since_s in self._waiting:
             if newest_now[target] > newest:
-                self._struck[target, Fault.KILL].replaced_s.append(now_s - since_s)
+                self._fault_counts[target, Fault.KILL].replaced_s.append(now_s - since_s)
             else:
                 still.append((target, newest, since_s))
         self._waiting = still

@@ -53,10 +53,12 @@ class Observer:
         }
         self.recoveries.gone(sealed, now_s)
 
-    def struck(self, target: Target, fault: Fault, pids: frozenset[int], now_s: float) -> Recovery:
+    def on_fault(
+        self, target: Target, fault: Fault, pids: frozenset[int], now_s: float
+    ) -> Recovery:
         """A fault has hit these processes: a worker, or an executor and all that runs in it. Look
         right before it, so that earlier commits are not taken for later ones."""
-        return self.recoveries.struck(target, fault, self._workers_in(pids), now_s)
+        return self.recoveries.on_fault(target, fault, self._workers_in(pids), now_s)
 
     def serves(self, target: Target, pids: frozenset[int]) -> bool:
         """Whether these processes have work: they own shards, or a service leads."""

@@ -31,7 +31,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class PlannedFault:
     """One fault: ``after_s`` seconds after the one before; ``pick`` in [0, 1) chooses among the
     processes there are; a pause or a partition lasts ``lasts_s``, and a killed host is away for as
     long."""
@@ -58,7 +58,7 @@ class Plan:
     partitions: bool = False
     one_by_one: bool = False
 
-    def blows(self) -> Iterator[Blow]:
+    def faults(self) -> Iterator[PlannedFault]:
         """Faults without end, the kinds of targets in turn."""
         rng = random.Random(self.seed)
         while True:
@@ -68,7 +68,7 @@ class Plan:
                 lasts = 0.0 if fault is Fault.KILL else rng.uniform(0.1, self.longest_pause_s)
                 if target is Target.HOSTS:
                     lasts = rng.uniform(_HOST_AWAY_S, 2 * _HOST_AWAY_S)
-                yield Blow(after, target, fault, rng.random(), lasts)
+                yield PlannedFault(after, target, fault, rng.random(), lasts)
 
     def _fault(self, target: Target, rng: random.Random) -> Fault:
         pausable = self.pauses and target in (Target.WORKERS, Target.MASTER, Target.INJECTOR)

@@ -63,7 +63,7 @@ class Recoveries:
     dead: set[str] = field(default_factory=set)
     """All workers that have been declared dead so far: those of a host are one by one."""
 
-    def struck(
+    def on_fault(
         self, target: Target, fault: Fault, workers: Collection[str], now_s: float
     ) -> Recovery:
         """A fault has hit these workers, or, if it is a service, its leader."""

@@ -27,10 +27,10 @@ def times_of(outcome: Outcome, kind: Kind) -> dict[str, list[float]]:
     """The times that were seen of one kind of fault, in seconds after it. There are fewer than
     faults when some came to nothing, or when another fault or the end of the run came first."""
     samples = [each for each in outcome.recoveries if (each.target, each.fault) == kind]
-    struck = outcome.struck.get(kind)
+    counts = outcome.fault_counts.get(kind)
     return {
         "detected": [each.detected_s for each in samples if each.detected_s is not None],
-        "replaced": list(struck.replaced_s) if struck is not None else [],
+        "replaced": list(counts.replaced_s) if counts is not None else [],
         "reassigned": [each.reassigned_s for each in samples if each.reassigned_s is not None],
         "first_output": [
             each.first_output_s for each in samples if each.first_output_s is not None
@@ -44,13 +44,15 @@ def recovery_table(outcome: Outcome) -> Table:
     for kind in kinds_of(outcome):
         times = times_of(outcome, kind)
         cells = [_cell(times[name]) for name in _COLUMNS]
-        table.add_row(f"{kind[1].value} {kind[0].value}", str(outcome.struck[kind].blows), *cells)
+        table.add_row(
+            f"{kind[1].value} {kind[0].value}", str(outcome.fault_counts[kind].number), *cells
+        )
     return table
 
 
 def kinds_of(outcome: Outcome) -> list[Kind]:
     """The kinds of faults that there were."""
-    return sorted(outcome.struck, key=lambda kind: (kind[0].value, kind[1].value))
+    return sorted(outcome.fault_counts, key=lambda kind: (kind[0].value, kind[1].value))
 
 
 def _cell(samples: Sequence[float]) -> str:
@@ -74,7 +76,7 @@ def summary(
             {
                 "target": target.value,
                 "fault": fault.value,
-                "count": disturbed.struck[target, fault].blows,
+                "count": disturbed.fault_counts[target, fault].number,
                 **{
                     name: _figures(samples)
                     for name, samples in times_of(disturbed, (target, fault)).items()

@@ -249,11 +249,11 @@ def _report(
     free: Mapping[str, Sequence[str]],
     console: Console,
 ) -> None:
-    if not disturbed.struck:
+    if not disturbed.fault_counts:
         console.print("The run ended before any fault: give it more input, or a shorter --every.")
     else:
         console.print(recovery_table(disturbed))
-    faults = sum(struck.blows for struck in disturbed.struck.values())
+    faults = sum(each.number for each in disturbed.fault_counts.values())
     console.print(
         f"{calm.seconds:.1f} s undisturbed, {disturbed.seconds:.1f} s with {faults} faults"
     )

@@ -77,7 +77,7 @@ def _phrase(
 def _source(form: SourceForm) -> str:
     if not form.in_columns:
         columns = (
-            f"; columns are made for {', '.join(sorted(form.made.takers))}"
+            f"; columns are made for {', '.join(sorted(form.made.consumers))}"
             if form.made is not None
             else ""
         )
@@ -112,7 +112,7 @@ class _Arriving:
         form = self._sources.get(stream)
         made_columns = form.made if form is not None else None
         return (
-            made_columns is not None and consumer in made_columns.takers
+            made_columns is not None and consumer in made_columns.consumers
         ) or self._come_in_columns(stream)
 
     def _come_in_columns(self, stream: str) -> bool:

@@ -106,7 +106,7 @@ class PipelineHarness:
             by_name=self._inputs.by_name,
             lookup=lambda spec, _: self._lookups[spec.name],
         )
-        assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, company_us=0))
+        assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, gather_us=0))
         options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
         taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]
         self._cluster = MemoryCluster(assembly.graph, assembly.make_shard, clock, options, taps)

@@ -78,14 +78,14 @@ def commits_written_in_any_order() -> Context:
 def a_report_forgets_what_happened_last() -> Context:
     """What happens to a shard that has just reported is not reported unless something else happens
     to it."""
-    right = Served.stir
+    right = Served.mark_changed
 
     def wrong(self: Served) -> None:
         news = self.last.news
         right(self)
         self.last.news = news
 
-    return replaced(Served, "stir", wrong)
+    return replaced(Served, "mark_changed", wrong)
 
 
 @mistake(within=10)
@@ -109,10 +109,10 @@ def room_wakes_nobody() -> Context:
     right = WorkerRuntime._complete
 
     def wrong(self: WorkerRuntime, group: Any, now_us: int) -> None:
-        stirred = {name for name, each in self._served.items() if each.stirred}
+        changed = {name for name, each in self._served.items() if each.changed}
         right(self, group, now_us)
         for name, each in self._served.items():
-            each.stirred = name in stirred
+            each.changed = name in changed
 
     return replaced(WorkerRuntime, "_complete", wrong)
 
@@ -123,9 +123,9 @@ def broadcasts_wake_nobody() -> Context:
     right = Served.follow
 
     def wrong(self: Served, watermarks: Any, graph: Any, now_us: int) -> bool:
-        stirred = self.stirred
+        changed = self.changed
         rose = right(self, watermarks, graph, now_us)
-        self.stirred = stirred
+        self.changed = changed
         return rose
 
     return replaced(Served, "follow", wrong)

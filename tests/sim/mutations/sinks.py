@@ -73,8 +73,8 @@ def batch_not_tried_again() -> Context:
 
 @mistake(within=10, faults="kill kill-again slow-disk", workload="transactional", first=6)
 def batch_with_refused_rows_kept() -> Context:
-    """Letters are committed, and the batch stays in the store as it was: its heir is refused, and
-    tells, once more."""
+    """Letters are committed, and the batch stays in the store as it was: its successor is refused,
+    and tells, once more."""
     right = SinkOperator._leave_out_refused
 
     def wrong(self: SinkOperator, bundle: Any) -> None:
@@ -103,7 +103,7 @@ def batches_behind_a_split_one_keep_their_numbers() -> Context:
 
 @mistake(within=20, faults="kill kill-again slow-disk", workload="transactional")
 def parts_of_a_batch_not_committed() -> Context:
-    """The parts of a batch are published, and the store keeps the batch: its heir publishes it
+    """The parts of a batch are published, and the store keeps the batch: its successor publishes it
     under other numbers."""
     right = SinkOperator._leave_out_refused
 

@@ -71,8 +71,8 @@ def duplicates_trusted_to_the_filter() -> Context:
 
 @mistake(within=2, first=47501)
 def heads_turned_round() -> Context:
-    """When runs of ids become one, the bytes of the hashes of keys are turned round, and heirs get
-    the wrong ids."""
+    """When runs of ids become one, the bytes of the hashes of keys are turned round, and successors
+    get the wrong ids."""
     right = Runs.write
 
     def wrong(self: Runs, rows: bytes) -> None:

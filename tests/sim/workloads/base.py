@@ -103,7 +103,7 @@ class Workload:
             weak_in_flight=rng.choice([4, 64]),
             straggler_us=rng.choice([20_000, 1_000_000]),
             settle_us=rng.choice([0, 20_000, 200_000]),
-            company_us=random.Random(seed ^ 0xC0).choice([0, 5_000, 100_000]),
+            gather_us=random.Random(seed ^ 0xC0).choice([0, 5_000, 100_000]),
             columns_from=random.Random(f"columns {seed}").choice([1, 1_000]),
             rows_below=random.Random(f"few {seed}").choice([0, 0, 4, 200]),
         )

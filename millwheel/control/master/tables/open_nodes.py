@@ -24,7 +24,7 @@ class OpenNodes:
     def __init__(self, nodes: Iterable[NodeName]) -> None:
         self._all = frozenset(nodes)
         self._open = set(self._all)
-        self._takers: frozenset[WorkerName] = frozenset()
+        self._eligible: frozenset[WorkerName] = frozenset()
         self._dead: Mapping[WorkerName, int | None] = {}
         self._looks_at_us = 0
 
@@ -55,10 +55,10 @@ class OpenNodes:
         self._open.discard(node)
 
     def under(
-        self, takers: frozenset[WorkerName], dead: Mapping[WorkerName, int | None]
+        self, eligible: frozenset[WorkerName], dead: Mapping[WorkerName, int | None]
     ) -> Collection[NodeName]:
         """The open nodes, now that these workers may take shards and those are dead."""
-        if takers != self._takers or dead != self._dead:
-            self._takers, self._dead = takers, dead
+        if eligible != self._eligible or dead != self._dead:
+            self._eligible, self._dead = eligible, dead
             self.open_all()
         return self._open

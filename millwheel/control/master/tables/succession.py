@@ -24,15 +24,15 @@ SEALED = -1
 class Situation:
     """The input of a decision about a shard, apart from its own entry.
 
-    ``takers`` may be given shards now. ``dead`` holds the ends of sealed journals of dead workers,
-    and None for a journal that is not sealed yet. ``released`` maps (owner, shard, token) to the
-    last commit. ``moves`` maps (node, shard) to the requested next owner, ``reshardings`` are
-    requested splits and merges. ``manifest_tokens`` shows which ancestors snapshots have made
+    ``eligible`` may be given shards now. ``dead`` holds the ends of sealed journals of dead
+    workers, and None for a journal that is not sealed yet. ``released`` maps (owner, shard, token)
+    to the last commit. ``moves`` maps (node, shard) to the requested next owner, ``reshardings``
+    are requested splits and merges. ``manifest_tokens`` shows which ancestors snapshots have made
     superfluous. ``standbys`` maps (node, shard) to the worker that must follow it from now on ("":
     none).
     """
 
-    takers: Collection[WorkerName]
+    eligible: Collection[WorkerName]
     dead: Mapping[WorkerName, int | None]
     released: Mapping[tuple[WorkerName, ShardName, Token], int] = field(default_factory=dict)
     moves: Mapping[tuple[NodeName, ShardName], WorkerName] = field(default_factory=dict)
@@ -113,9 +113,9 @@ def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) ->
     # Its range goes to new shards: an owner under another token would commit what no child reads.
     if is_waiting(entry):
         return _unpromised(entry)
-    candidates = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
+    candidates = [name for name in (entry.next_owner, entry.standby) if name in now.eligible]
     chosen = candidates[0] if candidates else census.least(node, _last_owner(entry))
-    if chosen not in now.takers:
+    if chosen not in now.eligible:
         return _unpromised(entry)
     if chosen != entry.next_owner:
         census.add(node, chosen)
@@ -144,7 +144,7 @@ def _moving(node: NodeName, entry: ShardEntry, now: Situation) -> ShardEntry:
     chosen = now.moves.get((node, entry.shard), NOBODY)
     return (
         replace(entry, next_owner=chosen)
-        if chosen in now.takers and chosen != entry.owner
+        if chosen in now.eligible and chosen != entry.owner
         else entry
     )
 

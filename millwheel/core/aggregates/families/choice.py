@@ -10,9 +10,9 @@ from millwheel.core.aggregates.base import VALUES, AggregateFunction, Aggregator
 from millwheel.core.aggregates.columns import (
     Argument,
     ColumnAggregate,
+    Inexact,
     Listed,
     OverRanges,
-    Unfit,
     without_signed_zero,
 )
 from millwheel.core.lazy_polars import dtype, pl
@@ -183,7 +183,7 @@ class Extremal(ColumnAggregate):
 
     def from_acc(self, acc: Any) -> list[Any]:
         if acc and type(acc[0]) is not self._type:
-            raise Unfit  # a sum beyond 64 bits is a float
+            raise Inexact  # a sum beyond 64 bits is a float
         return [acc[0] if acc else None]
 
 
@@ -198,14 +198,14 @@ class Largest(Listed):
         return values.sort(descending=True).head(self._k)
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        raise Unfit  # columns of results hold no lists
+        raise Inexact  # columns of results hold no lists
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         return row[self._column]
 
     def from_acc(self, acc: Any) -> list[Any]:
         if any(type(value) is not self._type for value in acc):
-            raise Unfit
+            raise Inexact
         return [acc]
 
 

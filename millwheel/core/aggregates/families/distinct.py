@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.core.aggregates.base import VALUES, AggregateFunction, Aggregator, check_fits, wrong
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Listed, Unfit
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Inexact, Listed
 from millwheel.core.aggregates.families.distinct_values import Distinct
 from millwheel.core.lazy_polars import pl
 
@@ -130,12 +130,12 @@ class Distincts(Listed):
         return LastingDistincts(self._column, self._argument)
 
     def _typed(self, value: Any) -> Any:
-        """A value as the column has it. In a set 1 and 1.0 are one value. Raises Unfit for a value
-        of another type."""
+        """A value as the column has it. In a set 1 and 1.0 are one value. Raises Inexact for a
+        value of another type."""
         if type(value) is int and self._type is float and float(value) == value:
             return float(value)
         if type(value) is not self._type or (type(value) is int and not -(2**63) <= value < 2**63):
-            raise Unfit
+            raise Inexact
         return value
 
 
@@ -170,7 +170,7 @@ class LastingDistincts(Distincts):
 
     def from_acc(self, acc: Any) -> list[Any]:
         if len(acc) > _MOST_LISTED:
-            raise Unfit
+            raise Inexact
         return [*super().from_acc(acc), 0]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.lazy_polars import pl
 from millwheel.errors import RecordError
 
@@ -161,23 +161,23 @@ def floats_of(total: int, bits: int) -> list[float]:
 
 
 def from_exact(acc: Sequence[Any]) -> tuple[int, int]:
-    """The two parts of an accumulator's sum; Unfit when it has bits below 2**-90 or is too
+    """The two parts of an accumulator's sum; Inexact when it has bits below 2**-90 or is too
     large."""
     if any(type(part) is list for part in acc[1:]):
-        raise Unfit
+        raise Inexact
     total = int(acc[0]) * _ONE + sum(scaled(part, SCALE_BITS) for part in acc[1:])
     whole, fraction = total >> SCALE_BITS, total & (_ONE - 1)
     if not -_MOST < whole < _MOST:
-        raise Unfit
+        raise Inexact
     return whole, fraction
 
 
 def scaled(number: float, bits: int) -> int:
-    """``number`` * 2**bits; Unfit when that is not a whole number."""
+    """``number`` * 2**bits; Inexact when that is not a whole number."""
     above, below = number.as_integer_ratio()
     quotient, rest = divmod(above << bits, below)
     if rest:
-        raise Unfit
+        raise Inexact
     return quotient
 
 
@@ -189,9 +189,9 @@ def extremes(column: pl.Series) -> tuple[int, int]:
 
 
 def check_int64(column: pl.Series) -> pl.Series:
-    """Whole sums as Int64; Unfit when one does not fit."""
+    """Whole sums as Int64; Inexact when one does not fit."""
     lowest, highest = extremes(column)
     if not -INT64 <= lowest <= highest < INT64:
-        raise Unfit
+        raise Inexact
     whole: pl.Series = column.cast(pl.Int64)
     return whole

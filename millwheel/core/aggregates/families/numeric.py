@@ -11,8 +11,8 @@ from millwheel.core.aggregates.base import KINDS, AggregateFunction, Aggregator,
 from millwheel.core.aggregates.columns import (
     Argument,
     ColumnAggregate,
+    Inexact,
     OverRanges,
-    Unfit,
     negative,
 )
 from millwheel.core.aggregates.families.adding import Cells
@@ -252,7 +252,7 @@ class Summed(Additive):
     def from_acc(self, acc: Any) -> list[Any]:
         if not self._floats:
             if len(acc) > 1:
-                raise Unfit
+                raise Inexact
             return [int(acc[0]), 1]
         return [*from_exact(acc), len(acc) - 1]
 
@@ -291,7 +291,7 @@ class Averaged(Additive):
         else:
             whole = groups[self._column]
             if max(map(abs, extremes(whole))) > _EXACT_INT:
-                raise Unfit
+                raise Inexact
             sums = whole.cast(pl.Float64)
         mean: pl.Series = sums / counts.replace(0, None)
         return mean.alias(self._column)

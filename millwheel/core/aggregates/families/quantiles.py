@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ddsketch.mapping import LogarithmicMapping
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Unfit
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Inexact
 from millwheel.core.aggregates.families.group_lists import gathered, spread
 from millwheel.core.aggregates.families.numeric import check_number
 from millwheel.core.lazy_polars import pl
@@ -174,7 +174,7 @@ class Binned(ColumnAggregate):
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         if not self._aggregator.single:
-            raise Unfit  # columns of results hold no lists
+            raise Inexact  # columns of results hold no lists
         lists = groups[self._column].list.sort()
         lengths = lists.list.len().to_numpy().astype(np.int64)
         parts = lists.explode().drop_nulls().to_numpy()
@@ -206,7 +206,7 @@ class Binned(ColumnAggregate):
         counts |= {_MIDDLE + int(key): count for key, count in positive.items()}
         counts |= {-_MIDDLE - int(key): count for key, count in negative.items()}
         if not all(0 < count < _COUNT for count in counts.values()):
-            raise Unfit
+            raise Inexact
         return [[code * _COUNT + counts[code] for code in sorted(counts)]]
 
     def _codes(self, values: pl.Series) -> pl.Series:

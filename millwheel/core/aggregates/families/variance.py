@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator, wrong
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate, OverRanges, Unfit
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, Inexact, OverRanges
 from millwheel.core.aggregates.families.exact_sums import (
     INT64,
     SCALE_BITS,
@@ -214,13 +214,13 @@ class Moments(ColumnAggregate):
         count, sums, squares = acc
         if not self._floats:
             if len(sums) > 1 or len(squares) > 1 or abs(int(squares[0])) >= _MOST:
-                raise Unfit
+                raise Inexact
             return [int(sums[0]), count, int(squares[0])]
         total = sum(
             (scaled(part, _SQUARE_BITS) for part in squares[1:]), int(squares[0]) << _SQUARE_BITS
         )
         if abs(total) >> _SQUARE_BITS >= _MOST:
-            raise Unfit
+            raise Inexact
         rest = total & ((1 << _SQUARE_BITS) - 1)
         limbs = (total >> _SQUARE_BITS, rest >> SCALE_BITS, rest & ((1 << SCALE_BITS) - 1))
         return [*from_exact(sums), count, *limbs]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.columns import Argument, Unfit
+from millwheel.core.aggregates.columns import Argument, Inexact
 from millwheel.core.aggregates.families.choice import Extremal
 from millwheel.core.columns.arrays import Assigned, Filled, none_filled
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
@@ -58,12 +58,12 @@ class SlicePlan(ColumnPlan):
     level: SliceLevel
 
     def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
-        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers."""
+        """The groups of a bundle. Raises Inexact when the columns cannot hold its numbers."""
         timed = batch.frame.with_columns(pl.Series(_TIME, batch.timestamps))
         return ColumnPlan.group(self, replace(batch, frame=timed), filled)
 
     def slices(self, batch: ColumnBatch) -> Iterator[SliceGroup]:
-        """The groups of a bundle, in the order in which they come. Raises Unfit."""
+        """The groups of a bundle, in the order in which they come. Raises Inexact."""
         groups = self.group(batch)
         *aggregates, newest = self.aggregates
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
@@ -76,7 +76,7 @@ class SlicePlan(ColumnPlan):
         return replace(self, level=level)
 
     def counted(self, batch: ColumnBatch) -> ColumnBatch:
-        """The records for which the condition of the computation holds. Raises Unfit."""
+        """The records for which the condition of the computation holds. Raises Inexact."""
         self.check(batch)
         if self.condition is None:
             return batch
@@ -99,7 +99,7 @@ class SlicePlan(ColumnPlan):
         try:
             _fill(self.level, timestamps, starts, ends)
         except RecordError:  # a year outside of the time zone's; one by one it shows whose
-            raise Unfit from None
+            raise Inexact from None
         return Assigned(np.arange(len(timestamps)), starts, ends)
 
 

@@ -35,9 +35,9 @@ class MadeColumns:
     beside: MadeColumns | None = None
 
     @property
-    def takers(self) -> frozenset[str]:
+    def consumers(self) -> frozenset[str]:
         """All consumers that get columns."""
-        return self.nodes | (self.beside.takers if self.beside is not None else frozenset())
+        return self.nodes | (self.beside.consumers if self.beside is not None else frozenset())
 
 
 @dataclass(frozen=True, slots=True)

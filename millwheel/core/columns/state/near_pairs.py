@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.arrays import Times
 from millwheel.core.columns.batch import ColumnBatch, Int64s, key_column, key_list
 from millwheel.core.columns.clean import is_clean, is_pattern
@@ -83,7 +83,7 @@ class NearPairing(KeptInputs):
     kind: JoinKind = JoinKind.INNER
 
     def taken(self, batch: ColumnBatch) -> pl.DataFrame:
-        """The records of one input, as they are kept. Raises Unfit."""
+        """The records of one input, as they are kept. Raises Inexact."""
         side, parts = self.streams.index(batch.stream), key_parts(batch.keys)
         fields = self.fields[side]
         schema = {name: kind_of(kind) for name, kind in batch.frame.schema.items()}
@@ -91,9 +91,9 @@ class NearPairing(KeptInputs):
             schema == dict(fields) if fields else bool(schema) and not any(map(is_pattern, schema))
         )
         if not declared or len(parts) != len(self.key_names):
-            raise Unfit
+            raise Inexact
         if any(kind_of(part.dtype) not in ("int", "str") or part.null_count() for part in parts):
-            raise Unfit
+            raise Inexact
         values = batch.frame.select(list(fields or schema))
         firsts, lasts = self._partners(side, batch.timestamps, values)
         return self._frame(side, parts, batch.timestamps, firsts, lasts, values)
@@ -151,7 +151,7 @@ class NearPairing(KeptInputs):
         """The first and the last time of a partner of each record."""
         bounds = self.bounds[side]
         if len(at) and not -FAR_US < int(at.min()) <= int(at.max()) < FAR_US:
-            raise Unfit
+            raise Inexact
         firsts = np.full_like(at, MIN_TIME) if bounds.before_us is None else at - bounds.before_us
         lasts = np.full_like(at, MAX_TIME) if bounds.after_us is None else at + bounds.after_us
         terms = (*bounds.froms, *bounds.untils)
@@ -160,12 +160,12 @@ class NearPairing(KeptInputs):
         stream = self.streams[side]
         frame = values.rename({name: inner_name(stream, name) for name in values.columns})
         if not is_clean(frame, dict(bounds.reads)):
-            raise Unfit
+            raise Inexact
         exact = [check.all() for term in terms for check in term.exact]
         if exact and not all(
             frame.select(each.alias(str(number)) for number, each in enumerate(exact)).row(0)
         ):
-            raise Unfit
+            raise Inexact
         for term in bounds.froms:
             firsts = np.maximum(firsts, _times(frame, term, MAX_TIME))
         for term in bounds.untils:

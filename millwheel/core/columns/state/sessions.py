@@ -93,7 +93,7 @@ def _few_divided(older: FewGroups, newer: FewGroups) -> tuple[Groups, Groups] | 
 
 
 def few_sessions(pieces: Sequence[FewGroups]) -> FewGroups:
-    """The sessions of some pieces: those of a key that overlap are one. Raises Unfit."""
+    """The sessions of some pieces: those of a key that overlap are one. Raises Inexact."""
     form, of_keys = pieces[0].form, dict[Key, list[tuple[Window, FewRow]]]()
     for piece in pieces:
         for (key, window), row in piece.rows.items():

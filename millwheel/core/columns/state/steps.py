@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
+from millwheel.core.aggregates.columns import ColumnAggregate, Inexact, OverRanges
 from millwheel.core.columns.few_groups import FewGroups, Groups, ends_of, starts_of
 from millwheel.core.columns.groups import GroupsPlan
 from millwheel.core.columns.groups_frame import COUNT, END, KEY, START, in_order_of_time
@@ -56,7 +56,7 @@ class StepColumns(ColumnWindows):
         """Records behind the watermark enter at the first point that is ahead of it."""
         ends = ends_of(groups)
         if groups.height and not -_FAR < ends.min() <= ends.max() < _FAR:
-            raise Unfit
+            raise Inexact
         every = self._window.every
         ahead = min(max(watermark, -_FAR), _FAR)
         ahead += every - (ahead - self._window.offset) % every
@@ -119,7 +119,7 @@ def steps_between(
     plan: GroupsPlan, window: Sliding, groups: pl.DataFrame, closed: int, watermark: int
 ) -> pl.DataFrame | None:
     """The results after ``closed``, up to ``watermark``, that differ from those before them; None
-    for no point at which one could. Raises Unfit."""
+    for no point at which one could. Raises Inexact."""
     points = _points(groups, closed, watermark)
     if not points.height:
         return None

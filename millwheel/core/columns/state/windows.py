@@ -37,7 +37,7 @@ class ColumnWindows(ColumnarSegments):
         return watermark
 
     def entering(self, groups: Groups, watermark: int) -> Groups:
-        """The groups of a bundle in time, as they are held. Raises Unfit."""
+        """The groups of a bundle in time, as they are held. Raises Inexact."""
         return groups
 
     def on_time(self, groups: Groups, watermark: int) -> tuple[Groups, Groups | None]:
@@ -65,7 +65,7 @@ class ColumnWindows(ColumnarSegments):
 
     def close(self, watermark: int) -> pl.DataFrame | None:
         """The windows that end at or before ``watermark``, which are open no longer, in the order
-        of their ends; None when there is none. Raises Unfit, and then nothing has changed."""
+        of their ends; None when there is none. Raises Inexact, and then nothing has changed."""
         due = [segment for segment in self._segments if is_complete(segment.first, watermark)]
         if not due:
             return None

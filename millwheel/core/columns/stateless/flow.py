@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.from_spec import typed_plan
 from millwheel.core.columns.key_columns import kinds_of_key
 from millwheel.core.columns.stateless.plans import (
@@ -183,7 +183,7 @@ class _Flow:
             return {}
         try:
             results = plan.results(pl.DataFrame(schema=plan.schema))
-        except Unfit:
+        except Inexact:
             return {}
         kinds = {field: kind_of(kind) for field, kind in results.schema.items()}
         made = result_plan(spec, kinds, self._compile)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.results import shown_by, shows_each
 from millwheel.core.columns.batch import ColumnBatch, Int64s
 from millwheel.core.columns.stateless.plans import result_plan, why_never
@@ -32,16 +32,16 @@ class ResultColumns:
 
     def shown(self, results: ColumnBatch) -> tuple[list[ColumnBatch], Int64s]:
         """Results as each stream gets them, and the indexes of those that become dead letters.
-        Raises Unfit where each is processed alone: the results of a key are in the order of their
+        Raises Inexact where each is processed alone: the results of a key are in the order of their
         windows, in columns and in rows."""
         if self._one_by_one is None:
             none = np.array([], np.int64)
             return [results.named(stream) for stream in self._spec.outputs], none
         passed = self.passed(results)
         if passed is None:
-            raise Unfit
+            raise Inexact
         if any(map(self._is_shown, results.frame[passed.unfit].iter_rows(named=True))):
-            raise Unfit
+            raise Inexact
         return passed.parts, passed.unfit
 
     def passed(self, results: ColumnBatch) -> Passed | None:

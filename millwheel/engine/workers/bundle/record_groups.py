@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.changes import are_retractions
 from millwheel.core.columns.few_groups import Groups, RowForm
@@ -50,7 +50,7 @@ class HoldsGroups(Protocol):
         """Records are late whose group ends at this time or before."""
 
     def entering(self, groups: Groups, watermark: int) -> Groups:
-        """The groups of a bundle in time, as they are held. Raises Unfit."""
+        """The groups of a bundle in time, as they are held. Raises Inexact."""
 
 
 class _Prepared:
@@ -108,7 +108,7 @@ class RecordGroups:
         reports: Reports,
     ) -> list[Groups]:
         """The groups of a batch, without those of windows that take no records any more.
-        ``reports`` gets calls that report the records that are in none. Raises Unfit, and the
+        ``reports`` gets calls that report the records that are in none. Raises Inexact, and the
         errors of the aggregation for a record."""
         late_until = held.late_until(bundle.watermark)
         parts: list[Groups] = []
@@ -129,7 +129,7 @@ class RecordGroups:
         if rows is not None:
             # accumulators do not have the types of undeclared fields
             if plan.inferred:
-                raise Unfit
+                raise Inexact
             of_rows = self._of_rows(rows.rows(), plan, late_until, bundle, reports)
             parts.append(plan.from_row_groups(of_rows, held.example))
         return [held.entering(groups, bundle.watermark) for groups in parts]

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import END, KEY
 from millwheel.core.columns.plan import ColumnPlan
@@ -72,7 +72,7 @@ class ConsumerGroups:
             try:
                 with self.boundary.inside():
                     groups = plan.group(batch)
-            except Unfit:
+            except Inexact:
                 pass
             else:
                 stamps = groups[END].to_numpy() - 1  # holds the window open, and no longer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.key_columns import KeyColumns, everything
 from millwheel.core.grouping.epochs import KeyEpochs, counted_of
@@ -193,7 +193,7 @@ def _parts(batch: ColumnBatch, consumer: Consumer) -> list[pl.Series] | None:
         try:
             with _BOUNDARY.inside():
                 return consumer.computed.parts(batch.frame)
-        except Unfit:
+        except Inexact:
             return None
     fields = consumer.fields
     if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(batch.frame.columns):

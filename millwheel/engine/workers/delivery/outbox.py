@@ -294,7 +294,7 @@ class Outbox:
         """
         # Whole chunks, in the order of their numbers, and not the unacked parts as they are: the
         # numbers of two shards that are merged alternate within a chunk, and the part that came
-        # first would raise the heir's mark over the records of the other, which no shard has
+        # first would raise the successor's mark over the records of the other, which no shard has
         # applied (test_what_was_acked_by_one_of_two_that_are_merged_…; mutation
         # lanes_not_led_to_the_children, found within ten seeds under the faults "split reshard").
         chunks: dict[tuple[ChannelName, int], OutputChunk] = {}

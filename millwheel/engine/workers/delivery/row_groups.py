@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
@@ -82,7 +82,7 @@ class RowGrouping:
                     with self.boundary.inside():
                         whole = replace(plan, window=self.window)
                         return list(whole.row_groups_of(whole.group(batch), batch)), []
-                except Unfit:
+                except Inexact:
                     pass
             batch = batch.rows()
         return self._of_rows(batch)

@@ -200,13 +200,13 @@ class Assembly:
     def _fanout_of(self, graph: Graph) -> Fanout:
         columns = {name: plan.looks_at for name, plan in self._plans.items() if not plan.whole}
         folder, most = self.spec.folder, self.spec.limits.key
-        groups, takers = self._groups, self._labels.takers
+        groups, consumers = self._groups, self._labels.consumers
         language = self._language
 
         def load(key: KeySpec) -> Extractor:
             return load_extractor(key, folder, language)
 
-        return Fanout(graph, load, columns, most, groups, takers, language)
+        return Fanout(graph, load, columns, most, groups, consumers, language)
 
     def _column_plan(self, computation: ComputationSpec) -> AnyPlan | None:
         """How a computation takes columns; None for one that takes records one by one."""
@@ -325,9 +325,9 @@ class Assembly:
 
     def _limits_of(self, node: Node) -> ShardLimits:
         if node.kind is NodeKind.SINK:
-            window, company = self._limits.window, self._limits.company_us
+            window, company = self._limits.window, self._limits.gather_us
             return ShardLimits(
-                bundle=50_000, window=window, company_us=company, given=self.spec.limits
+                bundle=50_000, window=window, gather_us=company, given=self.spec.limits
             )
         return self._limits
 

@@ -34,9 +34,9 @@ class StandingBy:
         self._followers = followers
         self._followed: set[str] = set()
 
-    def look(self, entries: Iterable[ShardEntry], buried: Iterable[ShardEntry]) -> None:
+    def look(self, entries: Iterable[ShardEntry], removed: Iterable[ShardEntry]) -> None:
         """Follow the current entries, and drop those of shards that no longer exist."""
-        for gone in buried:
+        for gone in removed:
             if gone.shard in self._followed:
                 self._forget(gone)
         for entry in entries:
@@ -133,11 +133,11 @@ class Ranges:
         if news is None:
             return
         self.router.update(table)
-        for entry in (*news.buried, *table.shards):
+        for entry in (*news.removed, *table.shards):
             self._follow(table.computation, entry, opens)
-        self._standing_by.look(table.shards, news.buried)
+        self._standing_by.look(table.shards, news.removed)
         for served in self._served.values():
-            served.stir()
+            served.mark_changed()
             if served.shard.outbox.leads_to(table.computation):
                 served.shard.outbox.reroute(news.gone, news.fresh, self.router.route)
                 served.shard.outbox.restart_all(news.changed.__contains__)

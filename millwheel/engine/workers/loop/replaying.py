@@ -80,7 +80,7 @@ class Replaying:
                 )
                 index += 1
         if records:
-            served.stir()
+            served.mark_changed()
 
 
 def _batch(rows: list[tuple[int, Again]]) -> Batch:

@@ -52,7 +52,7 @@ class Reporting:
         self.due_at_us = 0
         self.changed = True
 
-    def hurry(self) -> None:
+    def report_often(self) -> None:
         """Report more often: the sources have ended, and every shard waits for the end of its
         input."""
         self._report_us = min(self._report_us, ReportPace().report_us)

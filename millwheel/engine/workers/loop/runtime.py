@@ -191,7 +191,7 @@ class WorkerRuntime:
     def _run_shards(self, names: Iterable[ShardName], now_us: int) -> list[ShardName]:
         """Let those of these shards that have something to do run a bundle. Returns their names."""
         every, clock, ran = self._served, self._clock, list[ShardName]()
-        due = [name for name in names if every[name].stirred or now_us >= every[name].wakes_at_us]
+        due = [name for name in names if every[name].changed or now_us >= every[name].wakes_at_us]
         patient = bool(self._commits.waiting)
         for name in due:
             served = every[name]
@@ -206,7 +206,7 @@ class WorkerRuntime:
                 self._reporting.loads(every.values(), clock.now_us())
             if (group := self._commits.submit_after(took, self._unsubmitted, now_us)) is not None:
                 self._write(group, now_us)
-            served.stirred = True
+            served.changed = True
             if pending is not None or served.has_news(now_us):
                 served.last.news = self._reporting.changed = True
                 if served.ended:
@@ -229,7 +229,7 @@ class WorkerRuntime:
         # Two things end without an event for the shard: an order, and the patience with which it
         # leaves a few arrivals where they are while others' commits are with the journal. Without
         # arrivals no patience ends.
-        served.stirred = ordered or (patient and bool(admission.inbox.waiting))
+        served.changed = ordered or (patient and bool(admission.inbox.waiting))
         return False
 
     @property
@@ -273,7 +273,7 @@ class WorkerRuntime:
         for name in {pending.shard.identity.shard: None for pending in group}:
             served = self._served.get(name)
             if served is not None:
-                served.stir()
+                served.mark_changed()
                 self._report_ends((served,), now_us)
 
     def _report_ends(self, those: Iterable[Served], now_us: int) -> None:
@@ -292,7 +292,7 @@ class WorkerRuntime:
         for served in self._served.values():
             wakes_us += served.stalled.values()
             if served.life is LIVE and not idle:
-                if served.stirred and self._runnable(served, now_us, patient):
+                if served.changed and self._runnable(served, now_us, patient):
                     return now_us
                 if served.wakes_at_us > now_us:  # one that is due but cannot run waits for an event
                     wakes_us.append(served.wakes_at_us)
@@ -408,13 +408,13 @@ class WorkerRuntime:
             if served.follow(self._watermarks, self._graph, now_us):
                 self._reporting.changed = True
             if served.ended and not had_ended:
-                self._reporting.hurry()
+                self._reporting.report_often()
 
     def _tallies_changed(self, event: ev.TalliesChanged) -> None:
         for served in self._served.values():
             if (tallies := event.tallies.get(served.node)) is not None:
                 served.shard.verdicts.follow(tallies)
-                served.stir()
+                served.mark_changed()
                 self._reporting.changed = True
 
     def _work_done(self, event: ev.WorkDone, now_us: int) -> None:
@@ -423,10 +423,10 @@ class WorkerRuntime:
         # same work itself, under the same number.
         if served is not None and served.lease.admits(event.token):
             event.report(now_us)
-            served.stir()
+            served.mark_changed()
             self._reporting.changed = True
             self._report_ends((served,), now_us)
 
     def _stir(self) -> None:
         for served in self._served.values():
-            served.stir()
+            served.mark_changed()

@@ -154,7 +154,7 @@ class LastReport:
 @dataclass(slots=True)
 class Served:
     """A shard in this worker. It has ``ended`` when all sources before it, the ``roots``, were
-    published as read to their end. ``depth``: how far below them it is. It is ``stirred`` when
+    published as read to their end. ``depth``: how far below them it is. It is ``changed`` when
     something happened to it since it had nothing to do; otherwise it need not be looked at before
     ``wakes_at`` (wall clock). ``published_us`` is the watermark of its feeders that was published
     in the life of this worker. ``stalled`` are lanes that wait until they are tried again, and when
@@ -168,7 +168,7 @@ class Served:
     goes_with_others: bool = False
     life: Life = Life.OPENED
     ended: bool = False
-    stirred: bool = True
+    changed: bool = True
     wakes_at_us: int = 0
     last: LastReport = field(default_factory=LastReport)
     published_us: int = MIN_TIME
@@ -185,9 +185,9 @@ class Served:
             )
         self.life = after
 
-    def stir(self) -> None:
+    def mark_changed(self) -> None:
         """Note that something happened to it: it may have work, and something to report."""
-        self.stirred = self.last.news = True
+        self.changed = self.last.news = True
 
     @property
     def lease(self) -> Lease:
@@ -212,7 +212,7 @@ class Served:
     def begin(self) -> None:
         """Let it act from now on."""
         self.change(LifeChange.BEGINS)
-        self.stir()
+        self.mark_changed()
         self.shard.start()
 
     @property
@@ -280,7 +280,7 @@ class Served:
         # Most broadcasts are about other nodes. They do not wake the shards that they do not
         # concern: a worker has hundreds, and would look at each of them many times a second.
         if rose or news:
-            self.stir()
+            self.mark_changed()
         return rose
 
     def retry(self, now_us: int) -> None:

@@ -15,12 +15,12 @@ from millwheel.errors import invariant
 @dataclass(frozen=True, slots=True)
 class News:
     """The difference between a table and the one before: shards with another owner or token, shards
-    that no longer exist (``buried``: their entries, which have no owner), and new shards."""
+    that no longer exist (``removed``: their entries, which have no owner), and new shards."""
 
     changed: frozenset[str]
     gone: frozenset[str]
     fresh: frozenset[str]
-    buried: tuple[ShardEntry, ...]
+    removed: tuple[ShardEntry, ...]
 
 
 class TableEntries:
@@ -58,14 +58,14 @@ class TableEntries:
         changed = frozenset(
             entry.shard for entry in table.shards if self._holder(entry.shard) != _held(entry)
         )
-        buried = tuple(
+        removed = tuple(
             replace(self._entries.pop(gone), owner=NOBODY) for gone in sorted(before - names)
         )
         self._entries.update({entry.shard: entry for entry in table.shards})
         self.followed = (self.followed - before - names) | {
             entry.shard for entry in table.shards if entry.standby
         }
-        return News(changed, before - names, names - before, buried)
+        return News(changed, before - names, names - before, removed)
 
     def owned_at(self, address: str) -> set[str]:
         """The shards of the worker with this address."""

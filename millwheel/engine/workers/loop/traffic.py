@@ -51,7 +51,7 @@ class Traffic:
                 DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, True)
             )
             return
-        served.stir()
+        served.mark_changed()
         verdict = served.shard.offer(
             event.channel, event.epoch, event.index, event.batch, event.reply_to
         )
@@ -72,14 +72,14 @@ class Traffic:
         batch = Batch(
             event.stream, [], [now_us] * len(ids), ids, list(event.values), list(ids), now_us
         )
-        served.stir()
+        served.mark_changed()
         served.shard.inject(batch, InjectionReply(event.answer))
 
     def acked(self, event: ev.AckCame, now_us: int) -> list[Served]:
         """Take an ack for our records; the shards that had sent them."""
         senders = self._senders(event.channel)
         for served in senders:
-            served.stir()
+            served.mark_changed()
             served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index, now_us)
         return senders
 
@@ -140,7 +140,7 @@ class Traffic:
             local = self._served.get(send.target)
             if local is None or not local.works:
                 return False
-            local.stir()
+            local.mark_changed()
             outcome = local.shard.offer(
                 send.channel, send.epoch, send.index, send.batch, LocalReply(sender)
             )
@@ -178,5 +178,5 @@ class Traffic:
                 self._out.acks.append(Ack(reply_to, channel, target, epoch, index, number))
             elif (sender := self._served.get(reply_to.sender)) is not None:
                 self._check(target, number)
-                sender.stir()
+                sender.mark_changed()
                 sender.shard.outbox.ack(channel, target, epoch, index, now_us)

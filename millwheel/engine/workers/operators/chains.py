@@ -201,8 +201,8 @@ def _pass_on_results(node: str, links: Sequence[ChainLink], bundle: Bundle) -> N
 def _pass_on(links: Sequence[ChainLink], results: Bundle, bundle: Bundle) -> None:
     """Run computations, and those behind them, on their part of ``results``, as a part of
     ``bundle``."""
-    for stream, takers in groupby(links, attrgetter("stream")):
-        together = list(takers)
+    for stream, own_links in groupby(links, attrgetter("stream")):
+        together = list(own_links)
         others = [link.node for link in together] if together[0].others else []
         batches = taken(stream, without_nodes(stream, others) if others else "", results)
         for link in together if batches else ():

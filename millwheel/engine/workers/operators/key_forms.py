@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.adapters.ports import StoreView
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.segments import ColumnarSegment, ColumnarSegments
@@ -202,12 +202,12 @@ class KeptOperator(BatchOperator, Validated):
 
     @abstractmethod
     def _columns_of(self, batch: AnyBatch, like: Any) -> KeptRecords:
-        """The form in which columns hold the records of a batch. Raises Unfit where they do not.
+        """The form in which columns hold the records of a batch. Raises Inexact where they do not.
         ``like``: the type of the rows that are held (None: of none)."""
 
     @abstractmethod
     def _fitting(self, batch: ColumnBatch, like: Any, bundle: Bundle) -> Mask:
-        """Which records go in columns. Raises Unfit where none does."""
+        """Which records go in columns. Raises Inexact where none does."""
 
     @abstractmethod
     def _taken(
@@ -287,7 +287,7 @@ class KeptOperator(BatchOperator, Validated):
                 fits = inside.copy()
                 fits[inside] = self._fitting(columns, like, bundle)
                 return Offer(batch, columns, inside, fits)
-        except Unfit:
+        except Inexact:
             return Offer(batch, None, none, none)
 
     def _held(self, keys: list[Key]) -> Collection[Key]:
@@ -333,7 +333,7 @@ class KeptBundleOperator(KeptOperator):
     def _frames(
         self, offers: Sequence[Offer], taken: Sequence[Mask], bundle: Bundle
     ) -> list[pl.DataFrame]:
-        """Records as columns hold them, as one frame or several. Raises Unfit."""
+        """Records as columns hold them, as one frame or several. Raises Inexact."""
 
     def _taken(
         self, offers: Sequence[Offer], fit: Sequence[Mask], gone: list[pl.Series], bundle: Bundle
@@ -342,7 +342,7 @@ class KeptBundleOperator(KeptOperator):
         try:
             with self._boundary.inside(bundle.count):
                 frames = self._frames(offers, taken, bundle)
-        except Unfit:
+        except Inexact:
             pairs = zip(offers, taken, strict=True)
             self._let_go([keys_of(where(each.batch, mask)) for each, mask in pairs], bundle)
             return [np.zeros(len(mask), np.bool_) for mask in taken]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from millwheel.api import Computation
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.stateless.plans import StatelessPlans
 from millwheel.core.columns.stateless.stages import Passed
@@ -108,7 +108,7 @@ class StatelessOperator(CallbackOperator):
 
     def _in_columns(self, batches: Sequence[AnyBatch], bundle: Bundle) -> list[Passed] | None:
         results = []
-        with suppress(Unfit), self._boundary.inside(bundle.count):
+        with suppress(Inexact), self._boundary.inside(bundle.count):
             for batch in batches:
                 passed = self._become(batch) if isinstance(batch, ColumnBatch) else None
                 if passed is None:

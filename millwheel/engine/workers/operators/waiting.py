@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.columns_to_rows import Left
@@ -81,7 +81,7 @@ class WaitingOperator(KeptBundleOperator):
     @abstractmethod
     def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
         """Emit the results of the records that the watermark has passed; or return the keys of
-        those that rows must process, and do nothing. Raises Unfit where these are all."""
+        those that rows must process, and do nothing. Raises Inexact where these are all."""
 
     def due_at(self) -> int:
         return min(super().due_at(), self._waiting.due_at())
@@ -100,7 +100,7 @@ class WaitingOperator(KeptBundleOperator):
             try:
                 with self._boundary.inside(bundle.count):
                     apart = self._release(watermark, bundle)
-            except Unfit:
+            except Inexact:
                 self._let_go([each[KEY].unique() for each in self._waiting.due(watermark)], bundle)
                 break
             if not len(apart):
@@ -114,13 +114,13 @@ class WaitingOperator(KeptBundleOperator):
     def _columns_of(self, batch: AnyBatch, like: Any) -> WaitingColumns:
         columns = self._columns_for(batch.stream) if len(batch.seqs) else None
         if columns is None:
-            raise Unfit
+            raise Inexact
         return columns
 
     def _fitting(self, batch: ColumnBatch, like: Any, bundle: Bundle) -> Mask:
         columns = self._columns_for(batch.stream)
         if columns is None:
-            raise Unfit
+            raise Inexact
         until = max(bundle.watermark, self._waiting.taken_until)
         mask: Mask = columns.fitting(batch, like) & (batch.timestamps >= until)
         return mask
@@ -224,7 +224,7 @@ class OrderedOperator(WaitingOperator):
     def _release(self, watermark: int, bundle: Bundle) -> pl.Series:
         avoided = self._attempts.avoided
         if avoided.lone or avoided.hangs or avoided.apart:
-            raise Unfit  # each record is looked at
+            raise Inexact  # each record is looked at
         whole = pl.concat(self._waiting.due(watermark), rechunk=True)
         whole = whole[indexes_in_order(whole)]
         frame, none = whole[ROW].struct.unnest(), np.array([], np.int64)
@@ -232,7 +232,7 @@ class OrderedOperator(WaitingOperator):
         batch = ColumnBatch(stream, none, whole[AT].to_numpy(), whole[KEY], frame)
         plan = None if self._plans is None else self._plans.of(batch)
         if plan is None:
-            raise Unfit
+            raise Inexact
         # An expression may take for ever on a text. Then the next owner looks at each record.
         self._at = Together()
         self._context.calls += len(batch)

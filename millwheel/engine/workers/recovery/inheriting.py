@@ -73,7 +73,7 @@ Entry = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Estate:
-    """A parent, its whole store, and the part of its range that goes to the heir."""
+    """A parent, its whole store, and the part of its range that goes to the successor."""
 
     parent: Parent
     store: StateStore
@@ -81,9 +81,9 @@ class Estate:
     meta: Meta
 
     @staticmethod
-    def of(parent: Parent, store: StateStore, heir: KeyRange) -> Estate:
-        share = parent.range.overlap(heir)
-        invariant(share is not None, f"{parent.shard} {parent.range} has nothing in {heir}")
+    def of(parent: Parent, store: StateStore, successor: KeyRange) -> Estate:
+        share = parent.range.overlap(successor)
+        invariant(share is not None, f"{parent.shard} {parent.range} has nothing in {successor}")
         assert share is not None
         data = store.get(META)
         return Estate(
@@ -92,7 +92,7 @@ class Estate:
 
     @property
     def whole(self) -> bool:
-        """Whether the heir also gets the indivisible state."""
+        """Whether the successor also gets the indivisible state."""
         return self.share.lo == self.parent.range.lo
 
 

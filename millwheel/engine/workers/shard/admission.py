@@ -42,7 +42,7 @@ class ShardLimits:
     weak_in_flight: int = 64
     straggler_us: int = 1_000_000
     settle_us: int = 20_000
-    company_us: int = 20_000
+    gather_us: int = 20_000
     combine: CombineLimits = field(default_factory=CombineLimits)
     columns_from: int = 1_000
     rows_below: int = FEW_RECORDS

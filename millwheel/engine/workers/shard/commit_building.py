@@ -63,7 +63,7 @@ class CommitBuilding:
         rises = self.watermark.has_floor and self.watermark.commit_floor(step.hold.at)
         read_again = bundle.positions_only and not bundle.commit_before_sending
         write_by_us = (
-            bundle.now_us + self.limits.company_us if self.identity.weak or read_again else 0
+            bundle.now_us + self.limits.gather_us if self.identity.weak or read_again else 0
         )
         reads = bundle.chunks if bundle.commit_before_sending else []
         if self._changes_nothing(chunk, bundle, rises):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Raw
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
 from millwheel.core.formats.codec import encode_batch, encode_value
 from millwheel.core.formats.store_layout import PENDING, Meta, PendingForm, number8, pack
@@ -263,7 +263,7 @@ class ProductionBuilding:
                 stored = encode_columns(batch, packed=True)
                 chosen = self.instances.choosing(name, len(batch), first, bundle.now_us)
                 batches, keyless = self._fanout.split_columns(batch, epochs=chosen)
-        except Unfit:
+        except Inexact:
             self._take_as_rows(name, columns, bundle, born_us, parts)
             return
         self._meta.next_seq = after

@@ -79,10 +79,10 @@ class ChainEnd:
         gathered.earliest = min([gathered.earliest, *others, *earliest])
         gathered.reads.append((made, commit))
 
-    def run(self, bundle: Bundle, hurry: bool) -> None:
-        """Go on: a gathered batch that is prepared becomes a part of the bundle. ``hurry``: it
+    def run(self, bundle: Bundle, urgent: bool) -> None:
+        """Go on: a gathered batch that is prepared becomes a part of the bundle. ``urgent``: it
         waits for no more."""
-        self._begin(bundle, hurry)
+        self._begin(bundle, urgent)
         # A batch is committed together with the positions behind its reads: see mistakes
         # chained_reads_without_their_batch and chained_reads_without_their_position.
         while self._asked is not None and not self.operator.ask(self._asked[1], bundle.now_us):
@@ -94,14 +94,14 @@ class ChainEnd:
             bundle.overlay.put(CHAINED_SINK, self._stream.encode())
             part = replace(part, number=bundle.number, now_us=bundle.now_us)
             self._run(part, bundle)
-            self._begin(bundle, hurry)
+            self._begin(bundle, urgent)
         if self.operator.wakes_at(bundle.now_us) <= bundle.now_us:
             self._run(part_of(bundle, []), bundle)
 
-    def _begin(self, bundle: Bundle, hurry: bool) -> None:
+    def _begin(self, bundle: Bundle, urgent: bool) -> None:
         """Let the gathered output become a batch, if it is time."""
         gathered = self._gathered
-        if self._asked is None and gathered is not None and self._due_at(hurry) <= bundle.now_us:
+        if self._asked is None and gathered is not None and self._due_at(urgent) <= bundle.now_us:
             self._asked = gathered, part_of(bundle, gathered.arrivals)
             self._gathered = None
 
@@ -114,17 +114,17 @@ class ChainEnd:
         bundle.positions_only = False
         bundle.add(part, self.node, self._stream)
 
-    def _due_at(self, hurry: bool) -> int:
+    def _due_at(self, urgent: bool) -> int:
         gathered = self._gathered
         # two batches that are on their way are enough
         if gathered is None or not self.operator.intake(1, 0, MAX_TIME):
             return MAX_TIME
-        soon = hurry or self.full
+        soon = urgent or self.full
         return 0 if soon else gathered.since_us + self.operator.flush_us
 
-    def wakes_at(self, now_us: int, hurry: bool) -> int:
+    def wakes_at(self, now_us: int, urgent: bool) -> int:
         """When it needs a bundle (wall clock, µs; MAX_TIME: once something happens)."""
-        at = self._due_at(hurry) if self._asked is None else self.operator.asks_at()
+        at = self._due_at(urgent) if self._asked is None else self.operator.asks_at()
         return min(at, self.operator.wakes_at(now_us))
 
     def rest(self, active: bool, now_us: int) -> None:

@@ -14,7 +14,7 @@ from millwheel.adapters.waits import Wait
 from millwheel.connect.connectors.external.meanings import is_of_client, named
 from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord, Writer
 from millwheel.connect.sinks.result_rows import records_of
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.instants.decimals import NO_SCALES, Scales, beyond, with_decimals
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MAX_TIME
@@ -43,7 +43,7 @@ def prepared(writer: Writer, batch: SinkBatch, scales: Scales = NO_SCALES) -> Pr
         done = _prepared(writer, shown)
         return Prepared(done.committable, [*refused, *done.refused])
     if batch.columns:
-        with suppress(Unfit), _BOUNDARY.inside():
+        with suppress(Inexact), _BOUNDARY.inside():
             return _prepared(writer, batch)
         batch = replace(
             batch,

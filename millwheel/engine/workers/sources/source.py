@@ -17,7 +17,7 @@ from functools import partial
 from millwheel.adapters.ports import StateStore
 from millwheel.connect.sources.base import Chunk as Read
 from millwheel.connect.sources.base import FrameChunk, Partition, Reader
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.failures import UNIT
@@ -344,7 +344,7 @@ class SourceOperator(Operator):
         if self._parts.whole is not None:
             needs, fields = frozenset(self._parts.whole.fields), self._parts.whole.fields
         most_bytes, read = part.most_bytes, None
-        with suppress(Unfit), self._boundary.inside(bundle.count):
+        with suppress(Inexact), self._boundary.inside(bundle.count):
             read = reader.read_frame(part.position, most_bytes)
         if read is None or needs is None or fields is None:
             if checked is not None:
@@ -358,7 +358,7 @@ class SourceOperator(Operator):
         times = None if part.arrivals is None else part.arrivals.times
         split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
         spec, outcome = replace(self._spec, fields=fields), None
-        with suppress(Unfit), self._boundary.inside(bundle.count):
+        with suppress(Inexact), self._boundary.inside(bundle.count):
             outcome = sort_frame(
                 read,
                 spec,

@@ -258,7 +258,7 @@ class MemoryCluster:
                 if manifest is not None
             }
             now_us = Situation(
-                takers=list(map(WorkerName, self._workers)), dead=dead, manifest_tokens=tokens
+                eligible=list(map(WorkerName, self._workers)), dead=dead, manifest_tokens=tokens
             )
             self._tables[node] = replace(
                 successor(table, now_us, census), version=table.version + 1

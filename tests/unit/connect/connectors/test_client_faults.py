@@ -305,7 +305,7 @@ class Run:
             assert not writer.take_refused()
         self._writer, self._number = writer, 0
 
-    def heir(self, token: int) -> None:
+    def successor(self, token: int) -> None:
         self._writer = self._made.writer(token)
 
     def publish(self) -> None:
@@ -403,7 +403,7 @@ def test_what_a_person_must_mend_stops_the_run_at_once_and_nothing_is_lost(
                 once(at, error, made.client)
                 with pytest.raises(SetupError, match="Nothing is lost"):
                     run.publish()
-                run.heir(2)
+                run.successor(2)
                 run.publish()
                 assert (sorted(made.rows()), run.letters) == (ALL, []), f"{error!r} at call {at}"
 
@@ -444,7 +444,7 @@ def test_what_nobody_knows_and_never_passes_stops_the_run_within_a_few_tries(
                 run.publish()
             assert run.tries <= 12 * MOST_TRIES
             made.client.trouble = lambda call, words: None
-            run.heir(2)
+            run.successor(2)
             run.publish()
             assert sorted([*made.rows(), *run.letters]) == ALL
 

@@ -24,7 +24,7 @@ def collected() -> Membership:
 def test_a_worker_that_joins_after_its_journal_was_collected_gets_nothing_and_is_removed() -> None:
     membership = collected()
     membership.take([LATE])
-    assert membership.takers() == set()
+    assert membership.eligible() == set()
     assert [effect.incarnation for effect in membership.seals(())] == ["w1-late"]
     membership.sealed("w1-late", 7)
     assert [effect.incarnation for effect in membership.removals(())] == ["w1-late"]

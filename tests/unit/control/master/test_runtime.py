@@ -276,16 +276,18 @@ def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own
     )
     rig.events.append(released)
     rig.turn()
-    heirs = [entry for entry in rig.server.connect().tables()["traffic"].shards if entry.parents]
-    assert len(heirs) == 2
+    successors = [
+        entry for entry in rig.server.connect().tables()["traffic"].shards if entry.parents
+    ]
+    assert len(successors) == 2
     rig.turn(11)
     assert parent.shard in rig.snapshots.tokens
-    rig.snapshots.tokens |= {heir.shard: heir.token for heir in heirs}
+    rig.snapshots.tokens |= {successor.shard: successor.token for successor in successors}
     rig.turn(11)
     rig.turn(11)
     assert set(rig.snapshots.tokens) == {
-        heirs[0].shard,
-        heirs[1].shard,
+        successors[0].shard,
+        successors[1].shard,
         "traffic-99",
         "elsewhere-0",
     }

@@ -217,11 +217,11 @@ def test_who_replaces_a_lost_worker_gets_one_shard_after_the_other() -> None:
 def test_a_master_that_follows_a_dead_one_moves_one_shard_after_the_other() -> None:
     """It cannot know whether the one before it had just seen a loss."""
     _, table = served("w1", shards=8)
-    heir = MasterState(replace(config(2, 8), gently_us=SECOND // 2))
-    heir.handle(Tick(now_us=0))
-    heir.handle(TablesLoaded(tables=(table,)))
-    heir.handle(members("w1", "w3"))
-    comes_back_gently(heir, TableSeen(table=table))
+    successor = MasterState(replace(config(2, 8), gently_us=SECOND // 2))
+    successor.handle(Tick(now_us=0))
+    successor.handle(TablesLoaded(tables=(table,)))
+    successor.handle(members("w1", "w3"))
+    comes_back_gently(successor, TableSeen(table=table))
 
 
 def comes_back_gently(state: MasterState, table: TableSeen) -> None:

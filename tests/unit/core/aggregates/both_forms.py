@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
+from millwheel.core.aggregates.columns import ColumnAggregate, Inexact
 from millwheel.core.aggregates.functions import column_aggregate, make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.lazy_polars import dtype
@@ -63,7 +63,7 @@ def same_in_both_forms(spec: AggregateSpec, kind: str, values: list[Any], cut: i
     result = make_aggregator(spec.function, spec.options, None).growing().result(acc)
     try:
         assert repr(made.result(pl.DataFrame([row], made.dtypes)).to_list()) == repr([result])
-    except Unfit:
+    except Inexact:
         assert isinstance(result, list)
     back = dict(zip(made.dtypes, made.from_acc(acc), strict=True))
     assert pl.DataFrame([back], made.dtypes).height == 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.declared_fields import frame_of
@@ -81,14 +81,14 @@ def test_columns_have_the_accumulators_of_rows(records: list[tuple[dict[str, Any
 @pytest.mark.parametrize("cost", [None, float("nan"), float("inf")])
 def test_a_bundle_with_a_value_that_has_no_place_is_looked_at_record_by_record(cost: Any) -> None:
     records = [({"ad": 1, "size": 1, "cost": each, "kind": "a"}, 0) for each in (1.0, cost)]
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         plan(KEPT[1]).group(batch_of(records))
 
 
 def test_a_number_that_does_not_fit_is_found_though_its_record_is_not_chosen() -> None:
     records = [({"ad": 1, "size": size, "cost": 0.0, "kind": "a"}, 0) for size in (1, 2**62)]
     own = plan(AggregateSpec("least", "min_by", options={"by": "size * 3"}))
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         own.group(batch_of(records))
 
 

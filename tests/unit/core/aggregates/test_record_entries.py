@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.groups_frame import KEY
@@ -92,7 +92,7 @@ def of_acc(acc: Any) -> list[tuple[Any, Group]]:
 )
 def test_records_that_no_column_has_as_they_are_stay_in_rows(values: Any, row: Any) -> None:
     own = held(AggregateSpec("least", "min_by", options={"by": "size"}))
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         own.from_row_groups(of_acc([[[values, 0, row]]]))
 
 
@@ -105,12 +105,12 @@ def test_records_get_the_types_that_are_held() -> None:
     ]
     assert own.from_row_groups(of_acc([[]]), like)["a0"].to_list() == [[]]
     for row in ({"size": 1, "what": 1}, {"what": "a", "size": 1}, {"size": 1}):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             own.from_row_groups(of_acc([[[[1], 0, row]]]), like)
     other = own.from_row_groups(of_acc([[[[1], 0, {"size": 1}]]]))
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         own.merge([like, other])
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         own.from_row_groups(of_acc([[]]))
 
 
@@ -118,7 +118,7 @@ def test_what_may_be_too_large_for_rows_stays_there() -> None:
     best = AggregateSpec("best", "top_rows", options={"by": ["size"], "k": 3})
     records = [({"ad": 1, "size": n, "cost": 0.5, "kind": "a" * 200}, 0) for n in range(5)]
     assert held(best, most=4_000).group(batch_of(records)).height == 1
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         held(best, most=600).group(batch_of(records))
     nested = pl.DataFrame(
         {"size": [1], "what": [{"names": ["a" * 300]}]},
@@ -127,5 +127,5 @@ def test_what_may_be_too_large_for_rows_stays_there() -> None:
     times = np.array([0], np.int64)
     batch = ColumnBatch("events", times[:0], times, pl.Series("ad", [1]), nested)
     assert held(best, most=4_000).group(batch).height == 1
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         held(best, most=900).group(batch)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns import few_groups
 from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.few_groups import (
@@ -100,7 +100,7 @@ def test_what_no_column_holds_is_left_to_the_frame() -> None:
     assert form.groups([("text", Group(window, [[1], [0, 1.5]], 1, None, None))]) is None
     assert form.groups([(1, Group(window, [[2**63], [0, 1.5]], 1, None, None))]) is None
     for acc in ([[1.0], [0, 1.5]], [[1], [0, 2.0**-120]]):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             form.groups([(1, Group(window, acc, 1, None, None))])
 
 

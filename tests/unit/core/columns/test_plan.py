@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import key_column
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.model.keys import NULL
@@ -34,7 +34,7 @@ def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:
     assert plan.group(batch_of([none])).height == 0
     every = plan_of(aggregates=shares)
     assert every is not None
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         every.group(batch_of([none, one]))
 
 
@@ -61,7 +61,7 @@ def test_windows_of_results_are_grouped_by_their_bounds_and_judged_by_their_end(
 def test_a_batch_with_a_record_that_names_no_window_goes_by_rows(end: int) -> None:
     plan = plan_of(OF_INPUT)
     assert plan is not None
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         plan.group(batch_of([Row(9, "", 1.0, 3, 5), Row(end, "", 1.0, 3, 5)]))
 
 
@@ -77,5 +77,5 @@ def test_a_key_that_no_column_has_is_not_made_a_null(fields: tuple[str, ...]) ->
     [(key, group)] = plan.row_groups(plan.group(batch))
     assert plan.from_row_groups([(key, group)]).height == 1
     for other in (NULL, "click", (1, NULL), (1, "click", 2)):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             plan.from_row_groups([(key, group), (other, group)])

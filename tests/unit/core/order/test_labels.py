@@ -67,4 +67,4 @@ def test_a_callback_behind_others_waits_and_those_give_labels() -> None:
 )
 def test_nothing_is_labelled_where_labels_decide_nothing(computations: str) -> None:
     found = _labels(computations)
-    assert (found.of("c"), found.streams, found.takers) == (NO_USE, frozenset(), frozenset())
+    assert (found.of("c"), found.streams, found.consumers) == (NO_USE, frozenset(), frozenset())

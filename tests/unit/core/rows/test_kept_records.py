@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.record_entries import ranks_of
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
@@ -71,7 +71,7 @@ def test_nulls_that_are_read_and_large_records_go_by_rows(records: KeptRecords) 
     assert records.clean(batch, None, 300).tolist() == [True, False, False, False]
     kept = pl.Struct(dict(frame.schema))
     assert records.clean(batch, kept, 3_000).tolist() == [True, False, True, False]
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         records.clean(batch, pl.Struct({"item": pl.Int64}), 3_000)
 
 

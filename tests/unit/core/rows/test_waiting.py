@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.model.times import MAX_TIME
@@ -115,13 +115,13 @@ def test_floats_that_are_no_numbers_and_long_texts_do_not_wait(columns: WaitingC
 def test_records_of_another_form_do_not_wait() -> None:
     nested = batch({"k": [1], "f": [{"a": 1.0}]}, [1])
     for columns in (OF_FIELDS, OF_ANY):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             columns.fitting(nested, None)
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             columns.fitting(batch({"k": [1], "f": [1.0]}, [1]), pl.Struct({"k": pl.Int64}))
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         OF_FIELDS.fitting(batch({"k": [1]}, [1]), None)
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         OF_ANY.in_columns("s", [1], [{"k": 1}], [1])
 
 

@@ -88,7 +88,8 @@ def test_a_dead_owner_is_asked_again_until_the_deadline_says_why_not() -> None:
 
 
 def test_a_question_follows_the_tables_while_it_waits() -> None:
-    """A gateway that has just started knows no worker yet, and an owner that died has an heir."""
+    """A gateway that has just started knows no worker yet, and an owner that died has a
+    successor."""
     for known in (["", "", "b"], ["a", "a", "b"]):
         owners = iter(known)
         question = Asking(b"x", "", owner=lambda owners=owners: next(owners, "b"))

@@ -26,7 +26,7 @@ from millwheel import (
     ValueState,
     agg,
 )
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.failures import MOST_WORDS, in_words
 from millwheel.core.model.records import Domain
@@ -380,10 +380,10 @@ def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
     boundary = ColumnBoundary("minutes")
     counted: list[str] = []
     for _ in range(3):
-        with pytest.raises(Unfit), boundary.inside(counted.append):
+        with pytest.raises(Inexact), boundary.inside(counted.append):
             raise RuntimeError("odd")
     assert (len(counted), [record.levelno for record in caplog.records]) == (3, [logging.WARNING])
-    with pytest.raises(Unfit), boundary.inside(counted.append):
+    with pytest.raises(Inexact), boundary.inside(counted.append):
         raise RecordError("about a record")
     for fatal in (CorruptionError("damaged"), KeyboardInterrupt(), OSError("away")):
         with pytest.raises(type(fatal)), boundary.inside(counted.append):
@@ -393,8 +393,8 @@ def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
 
 def test_numbers_that_do_not_fit_are_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[str] = []
-    with pytest.raises(Unfit), ColumnBoundary("minutes").inside(counted.append):
-        raise Unfit
+    with pytest.raises(Inexact), ColumnBoundary("minutes").inside(counted.append):
+        raise Inexact
     assert (counted, caplog.records) == ([], [])
 
 
@@ -402,7 +402,7 @@ def test_a_failure_is_counted_by_its_name_and_logged_with_its_node_and_where_it_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     counted: list[str] = []
-    with pytest.raises(Unfit) as raised, ColumnBoundary("minutes").inside(counted.append):
+    with pytest.raises(Inexact) as raised, ColumnBoundary("minutes").inside(counted.append):
         raise ValueError("odd")
     [record] = caplog.records
     assert counted == [FAILED]
@@ -418,6 +418,6 @@ def test_messages_that_name_records_do_not_fill_the_log(caplog: pytest.LogCaptur
     boundary = ColumnBoundary("minutes")
     counted: list[str] = []
     for record in range(50):
-        with pytest.raises(Unfit), boundary.inside(counted.append):
+        with pytest.raises(Inexact), boundary.inside(counted.append):
             raise ValueError(f"record {record}")
     assert (len(counted), len(caplog.records)) == (50, 20)

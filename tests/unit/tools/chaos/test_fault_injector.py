@@ -15,7 +15,7 @@ import pytest
 
 from millwheel.errors import SetupError
 from millwheel.tools.chaos.fault_injector import Command, FaultInjector, Outcome
-from millwheel.tools.chaos.plan import Blow, Fault, Target
+from millwheel.tools.chaos.plan import Fault, PlannedFault, Target
 
 RUN = """
 trap 'kill $worker; exit 130' INT
@@ -70,8 +70,10 @@ class Run:
         return self.run(lambda: self._begin(lives), most)
 
     def run(self, begin: Callable[[], bool], most: int = 9, limit_s: float = 600.0) -> Outcome:
-        blows = [Blow(0.0, self.target, fault, 0.0, lasts_s) for fault, lasts_s in self._faults]
-        plan: Any = SimpleNamespace(blows=lambda: iter(blows), one_by_one=False)
+        faults = [
+            PlannedFault(0.0, self.target, fault, 0.0, lasts_s) for fault, lasts_s in self._faults
+        ]
+        plan: Any = SimpleNamespace(faults=lambda: iter(faults), one_by_one=False)
         try:
             return self._injector.run(plan, begin, most, limit_s)
         finally:
@@ -116,17 +118,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_that_is_killed_is_counted_and_so_is_its_successor() -> None:
     run = Run((Fault.KILL, 0.0))
-    struck = run.until(lives=2).struck
-    assert list(struck) == [(Target.WORKERS, Fault.KILL)]
-    [killed] = struck.values()
-    assert (killed.blows, len(killed.replaced_s)) == (1, 1)
+    fault_counts = run.until(lives=2).fault_counts
+    assert list(fault_counts) == [(Target.WORKERS, Fault.KILL)]
+    [killed] = fault_counts.values()
+    assert (killed.number, len(killed.replaced_s)) == (1, 1)
     assert run.said == [f"killed one of the workers (process {run.lives()[0]})"]
 
 
 def test_a_pause_and_a_partition_are_undone_when_their_time_is_over() -> None:
     run = Run((Fault.PAUSE, 0.0), (Fault.PARTITION, 0.0))
-    struck = run.until(lives=1).struck
-    assert {fault: found.blows for (_, fault), found in struck.items()} == {
+    fault_counts = run.until(lives=1).fault_counts
+    assert {fault: found.number for (_, fault), found in fault_counts.items()} == {
         Fault.PAUSE: 1,
         Fault.PARTITION: 1,
     }
@@ -136,10 +138,10 @@ def test_a_pause_and_a_partition_are_undone_when_their_time_is_over() -> None:
 def test_a_host_is_cut_off_before_all_its_workers_are_killed_and_comes_back() -> None:
     run = Run((Fault.KILL, 0.0))
     run.target = Target.HOSTS
-    struck = run.until(lives=2).struck
-    [lost] = struck.values()
-    assert list(struck) == [(Target.HOSTS, Fault.KILL)]
-    assert (lost.blows, len(lost.replaced_s)) == (1, 1)
+    fault_counts = run.until(lives=2).fault_counts
+    [lost] = fault_counts.values()
+    assert list(fault_counts) == [(Target.HOSTS, Fault.KILL)]
+    assert (lost.number, len(lost.replaced_s)) == (1, 1)
     assert run.cuts == ["cut 2", "reconnect 2"]
     assert run.said == [f"killed one of the hosts (process {run.lives()[0]}) for 0.0 s"]
 
@@ -147,8 +149,8 @@ def test_a_host_is_cut_off_before_all_its_workers_are_killed_and_comes_back() ->
 def test_no_more_faults_come_than_are_asked_for() -> None:
     run = Run((Fault.PAUSE, 0.0), (Fault.PAUSE, 0.0))
     run.told = run.end
-    [paused] = run.run(lambda: bool(run.lives()), most=1).struck.values()
-    assert paused.blows == len(run.said) == 1
+    [paused] = run.run(lambda: bool(run.lives()), most=1).fault_counts.values()
+    assert paused.number == len(run.said) == 1
 
 
 def test_a_run_that_is_broken_off_leaves_nobody_stopped_or_cut_off() -> None:

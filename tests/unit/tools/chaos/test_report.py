@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from millwheel.tools.chaos.fault_injector import Outcome, Struck
+from millwheel.tools.chaos.fault_injector import FaultCount, Outcome
 from millwheel.tools.chaos.plan import Fault, Target
 from millwheel.tools.chaos.report import recovery_table, summary, times_of
 
@@ -19,7 +19,7 @@ def recovery(**seen: float) -> Any:
 
 
 def outcome(*recoveries: Any) -> Outcome:
-    return Outcome(9.0, {KILLED: Struck(3, [0.25])}, cast("Any", recoveries))
+    return Outcome(9.0, {KILLED: FaultCount(3, [0.25])}, cast("Any", recoveries))
 
 
 def test_times_are_those_of_the_faults_that_were_seen_through() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.adapters.ports import StoreView
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.groups_frame import END, KEY, START
 from millwheel.core.columns.pairs import AT, INPUT, LAST, VALUE, encoded
@@ -211,7 +211,7 @@ class ColumnJoinOperator(CallbackOperator, Validated):
                 with self._boundary.inside(bundle.count):
                     yield self._pairing.taken(batch.where(mask) if not mask.all() else batch)
                     return
-            except Unfit:
+            except Inexact:
                 pass
         frame = self._encoded(batch, mask)
         if frame.height:

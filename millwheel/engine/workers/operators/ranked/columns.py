@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.columns_to_rows import (
@@ -141,7 +141,7 @@ class FirstRowsOperator(KeptOperator):
                     if each.columns is not None and mask.any()
                 ]
                 changed = self._columns.changed(pl.concat(new, rechunk=True), kept)
-        except Unfit:
+        except Inexact:
             return False
         self.bundles_held += 1
         if changed is not None:
@@ -204,7 +204,7 @@ class FirstRowsOperator(KeptOperator):
         try:
             with self._boundary.inside(bundle.count):
                 return list(self._plan.row_groups_of(self._plan.group(batch), batch))
-        except Unfit:
+        except Inexact:
             return None
 
     def _take(self, key: Key, group: Group) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.columns_to_rows import Left
@@ -93,7 +93,7 @@ class OverOperator(KeptBundleOperator):
             try:
                 with self._boundary.inside(bundle.count):
                     made = self._of(self._lying.row_type).results(segments, watermark)
-            except Unfit:  # rows find the record at fault, and their timers are due
+            except Inexact:  # rows find the record at fault, and their timers are due
                 self._let_go([self._lying.due_keys(watermark)], bundle)
             else:
                 self.bundles_held += 1
@@ -106,7 +106,7 @@ class OverOperator(KeptBundleOperator):
     def _of(self, rows: Any) -> LookbackColumns:
         columns = None if self._lookbacks is None or rows is None else self._lookbacks.of(rows)
         if columns is None:
-            raise Unfit
+            raise Inexact
         return columns
 
     def _columns_of(self, batch: AnyBatch, like: Any) -> LookbackColumns:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.forms.slices import SlicePlan
 from millwheel.core.formats.store_layout import slice_prefix
@@ -57,7 +57,7 @@ class ColumnSlices:
                 expired = self._plan.ended(batch, expired_us)
                 open_batch = batch if expired is None else batch.where(~expired)
                 changed = bool(len(open_batch)) and self._merged(open_batch)
-        except Unfit:  # for example a number that no column holds
+        except Inexact:  # for example a number that no column holds
             return None
         self.bundles += 1
         return TakenSlices(changed, None if expired is None else batch.where(expired))
@@ -67,7 +67,7 @@ class ColumnSlices:
             return self._cells.merge(self._parts(batch))
         # an accumulator that is over its limit; one by one it shows which record makes it so
         except ValueError:
-            raise Unfit from None
+            raise Inexact from None
 
     def _parts(self, batch: ColumnBatch) -> Iterator[tuple[bytes, StoredSlice]]:
         """The store keys of slices of all levels, and the accumulator to merge into each."""

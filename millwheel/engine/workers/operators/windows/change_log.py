@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.adapters.ports import StoreView
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import (
     AnyBatch,
@@ -259,7 +259,7 @@ class ChangeLogOperator(GroupedOperator):
                     new = self._plan.merge([old.select(new.columns), new])
                 if new is not None and self._plan.whole:
                     new = self._of_one_type(new)
-        except Unfit:
+        except Inexact:
             return False
         for report in reports:
             report()
@@ -274,10 +274,10 @@ class ChangeLogOperator(GroupedOperator):
 
     def _of_one_type(self, groups: pl.DataFrame) -> pl.DataFrame:
         """Groups whose whole records have the type of those that are held, and share no text with
-        the other records of the bundle. Raises Unfit."""
+        the other records of the bundle. Raises Inexact."""
         held = self._groups.example
         if held is not None and not self._plan.alike([groups, held]):
-            raise Unfit
+            raise Inexact
         return frame_from(frame_bytes(groups))
 
     # --- versions ---------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class ChangeLogOperator(GroupedOperator):
                 if back is not None:
                     gone, _ = self._shown(back)
                 parts, unfit = self._shown(new)
-        except Unfit:
+        except Inexact:
             # Columns leave before rows: none may leave a version that rows have yet to take back.
             if back is not None:
                 self._emit_in_rows(back, bundle, True)
@@ -307,7 +307,7 @@ class ChangeLogOperator(GroupedOperator):
             bundle.outputs.produce_columns(part)
 
     def _shown(self, groups: pl.DataFrame) -> tuple[list[ColumnBatch], Int64s]:
-        """The versions of groups, and which of them become dead letters. Raises Unfit."""
+        """The versions of groups, and which of them become dead letters. Raises Inexact."""
         stamps, none = groups[END].to_numpy() - 1, np.array([], np.int64)
         whole = ColumnBatch("", none, stamps, groups[KEY], self._plan.results(groups))
         return self._shown_columns.shown(whole)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from millwheel.adapters.ports import StoreView
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import (
     AnyBatch,
@@ -167,7 +167,7 @@ class ColumnOperator(Operator, Validated):
         return possible and not self._held.has_rows(bundle.watermark)
 
     def _of_rows(self, groups: list[tuple[Key, Group]], bundle: Bundle) -> _Combined:
-        """Groups that came in rows. Raises Unfit."""
+        """Groups that came in rows. Raises Inexact."""
         with self._boundary.inside(bundle.count):
             return _Combined(
                 self._held.plan, self._held.plan.merge([self._held.plan.from_row_groups(groups)])
@@ -244,7 +244,7 @@ class ColumnOperator(Operator, Validated):
             return False
         try:
             combined.append(self._of_rows(in_rows, bundle))
-        except Unfit:
+        except Inexact:
             return False
         return True
 
@@ -294,7 +294,7 @@ class ColumnOperator(Operator, Validated):
                 late = [
                     behind for each in groups if (behind := self._add(each, bundle)) is not None
                 ]
-        except Unfit:
+        except Inexact:
             self._held.windows.back_to(mark)
             return False
         # Only once all of them fit: records that are late or dead letters would be counted again
@@ -345,7 +345,7 @@ class ColumnOperator(Operator, Validated):
 
     def _adopt_plan(self, bundle: Bundle, combined: Sequence[_Combined]) -> None:
         """Go on with the plan for the records of a bundle, where no types are declared. Raises
-        Unfit when it is not that of the open windows."""
+        Inexact when it is not that of the open windows."""
         if self._held.by_type is None:
             return
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
@@ -357,11 +357,11 @@ class ColumnOperator(Operator, Validated):
             return
         plan = plans[0]
         if plan is None or not plan.fires_once or any(each is not plan for each in plans):
-            raise Unfit
+            raise Inexact
         if plan is self._held.current_plan:
             return
         if self._held.windows:
-            raise Unfit
+            raise Inexact
         self._held.current_plan = plan
         self._held.windows.go_on_with(plan, plan.inferred)
 
@@ -422,7 +422,7 @@ class ColumnOperator(Operator, Validated):
         try:
             with self._boundary.inside(bundle.count):
                 closed = windows.close(bundle.watermark)
-        except Unfit:  # rows find the window at fault
+        except Inexact:  # rows find the window at fault
             windows.back_to(mark)
             due = [
                 segment.groups[KEY].unique()
@@ -437,17 +437,17 @@ class ColumnOperator(Operator, Validated):
 
 def _bundled(bundle: Bundle, needs: Callable[[], Sequence[str]]) -> list[AnyBatch]:
     """All arrived columns as one batch: with the fields that are read, where they have different
-    ones. Raises Unfit where those differ, too."""
+    ones. Raises Inexact where those differ, too."""
     batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
     if not _are_alike(columns):
         read = list(dict.fromkeys(path_of(name)[0] for name in needs()))
         if any(not {*read} <= {*batch.frame.columns} for batch in columns):
-            raise Unfit
+            raise Inexact
         columns = [replace(batch, frame=batch.frame.select(read)) for batch in columns]
         if not _are_alike(columns):
-            raise Unfit
+            raise Inexact
     return [*rows, joined(columns)] if columns else rows
 
 
@@ -466,7 +466,7 @@ def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
         for _, part in whole.split((order % 4).astype(np.int32))
     ]
     # made-up records may have what a calculation cannot use, such as a divisor of 0
-    with suppress(Unfit):
+    with suppress(Inexact):
         groups = [plan.group(part) for part in parts]
         if plan.fires_once:
             frame_from(frame_bytes(plan.merge(groups), "lz4"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.groups_frame import END
 from millwheel.core.columns.plan import ColumnPlan
@@ -66,7 +66,7 @@ class GroupedOperator(WindowedOperator):
                     groups = self._grouped(
                         plan, batch if late is None else batch.where(~late), bundle.watermark
                     )
-        except Unfit:
+        except Inexact:
             groups = None
         if batch is None or groups is None:
             super()._take(bundle, times)
@@ -83,7 +83,8 @@ class GroupedOperator(WindowedOperator):
     def _grouped(
         self, plan: ColumnPlan, batch: ColumnBatch, watermark: int
     ) -> list[tuple[Key, Group]] | None:
-        """The groups of a batch; None when it must be looked at record by record. Raises Unfit."""
+        """The groups of a batch; None when it must be looked at record by record. Raises
+        Inexact."""
         groups = plan.group(batch, self._filled)
         timed = not isinstance(plan.window, Count | Forever)
         if (

@@ -26,7 +26,7 @@ import numpy as np
 
 from millwheel.adapters.ports import StoreView
 from millwheel.api import Computation
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, joined
 from millwheel.core.columns.groups_frame import END, KEY, START, in_order_of_time
 from millwheel.core.columns.pairs import (
@@ -168,7 +168,7 @@ class JoinOperator(WindowJoinOperator):
         try:
             with self._boundary.inside(bundle.count):
                 frames = self._frames(staying)
-        except Unfit:
+        except Inexact:
             self._in_rows = True
             for batch in batches:
                 self._hand_over(self._leaving.taken_out([keys_of(batch)]), bundle)
@@ -220,7 +220,7 @@ class JoinOperator(WindowJoinOperator):
         at = np.array(stamps, np.int64)
         bounds = self._pairing.bounds(at, self._pairing.named(values))
         if bounds is None:
-            raise Unfit
+            raise Inexact
         columns = (keys, *bounds, inputs, at, values)
         schema = encoded_schema()
         return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)
@@ -260,7 +260,7 @@ class JoinOperator(WindowJoinOperator):
         """Emit the pairs of windows that have closed."""
         plain = not (self._typed or self._attempts.avoided.hangs or self._attempts.avoided.lone)
         pairs, heavy = None, None
-        with suppress(Unfit), self._boundary.inside(bundle.count):
+        with suppress(Inexact), self._boundary.inside(bundle.count):
             heavy = self._heavy(closed) if plain else None
             others = closed if heavy is None else [_without(part, heavy) for part in closed]
             pairs = self._pairing.pairs(others) if plain else None
@@ -301,7 +301,7 @@ class JoinOperator(WindowJoinOperator):
         if None in pairs[0] or None in pairs[1] or self._typed or self._identified:
             return None
         some = None
-        with suppress(Unfit), self._boundary.inside(ctx.count):
+        with suppress(Inexact), self._boundary.inside(ctx.count):
             if not firing.stored or self._suspension.room <= 0:
                 return 0 if self._columns_of(ctx, firing, pairs) else None
             some = self._some_of(ctx, firing, pairs, start)

@@ -9,7 +9,7 @@ import numpy as np
 
 from millwheel.connect.own_functions import language_of
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.results import shown_by, shows_each
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.from_spec import float_sums
@@ -183,7 +183,7 @@ class ColumnOutputs:
             with self._boundary.inside(bundle.count):
                 whole = ColumnBatch("", none, stamps, closed[KEY], plan.results(closed))
                 parts, unfit = self._results.shown(whole)
-        except Unfit:
+        except Inexact:
             self._emit_rows(plan, closed, bundle)
             return
         if len(unfit):

@@ -49,7 +49,7 @@ class WindowTable(Protocol):
 
     A bundle fires the windows that the watermark has passed, then adds groups, and writes its
     changes. The two forms differ in this: cells are touched key by key, fire by the timers of the
-    shard, and fail for one key; segments take all groups of a bundle or none (Unfit), and fire
+    shard, and fail for one key; segments take all groups of a bundle or none (Inexact), and fire
     together. The questions between bundles are the same for either form, and declared here.
     """
 

@@ -45,9 +45,9 @@ def test_what_the_target_holds_is_not_written_again() -> None:
     former = MemorySink(table).open("s", 1)
     committable = prepared(former, 0, "a")
     former.publish(committable)
-    heir = MemorySink(table).open("s", 2)
-    heir.publish(committable)
-    heir.publish(prepared(heir, 1, "b"))
+    successor = MemorySink(table).open("s", 2)
+    successor.publish(committable)
+    successor.publish(prepared(successor, 1, "b"))
     assert table.rows == ["a", "b"]
 
 
@@ -66,9 +66,9 @@ def test_a_lost_answer_is_looked_up() -> None:
 
 def test_a_former_owner_is_fenced() -> None:
     table = Table()
-    former, heir = (MemorySink(table).open("s", token) for token in (1, 2))
+    former, successor = (MemorySink(table).open("s", token) for token in (1, 2))
     former.publish(prepared(former, 0, "a"))
-    heir.publish(prepared(heir, 0, "a"))
+    successor.publish(prepared(successor, 0, "a"))
     with pytest.raises(FencedError, match="newer publisher: its lease token is 2, ours 1"):
         former.publish(prepared(former, 1, "b"))
     with pytest.raises(FencedError):

@@ -65,23 +65,23 @@ def test_what_is_published_again_is_there_once_also_by_a_successor(brokers: Fake
 
 
 def test_a_former_owner_publishes_nothing_and_learns_that_it_is_one(brokers: FakeBrokers) -> None:
-    zombie, heir = owner(1), owner(2)
+    zombie, successor = owner(1), owner(2)
     zombie.publish(committable(0))
-    heir.publish(committable(1))
+    successor.publish(committable(1))
     with pytest.raises(UnavailableError, match="_FENCED"):
         zombie.publish(committable(1))
     with pytest.raises(FencedError, match=r"has a newer publisher: its lease token is 2, ours 1"):
         zombie.publish(committable(1))
-    heir.publish(committable(2))
+    successor.publish(committable(2))
     assert values(brokers) == ["0.0", "0.1", "1.0", "1.1", "2.0", "2.1"]
 
 
 def test_a_zombie_that_knows_that_it_was_fenced_does_not_fence_its_heir(
     brokers: FakeBrokers,
 ) -> None:
-    zombie, heir = owner(1), owner(2)
+    zombie, successor = owner(1), owner(2)
     zombie.publish(committable(0))
-    heir.publish(committable(1))
+    successor.publish(committable(1))
     with pytest.raises(UnavailableError):
         zombie.publish(committable(1))
     brokers.calls.clear()

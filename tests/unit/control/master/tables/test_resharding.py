@@ -31,8 +31,8 @@ def halves(**fields: Any) -> list[ShardEntry]:
 
 
 def follow(before: RangeTable, **fields: Any) -> RangeTable:
-    now = Situation(**{"takers": ("w1", "w2"), "dead": {}, **fields})
-    return successor(before, now, Census(now.takers, [before]))
+    now = Situation(**{"eligible": ("w1", "w2"), "dead": {}, **fields})
+    return successor(before, now, Census(now.eligible, [before]))
 
 
 def test_a_wanted_split_only_says_where() -> None:
@@ -53,7 +53,7 @@ def test_a_released_shard_is_split_into_two_with_new_names_and_higher_tokens() -
 
 def test_the_successor_of_an_owner_that_dies_before_its_release_releases() -> None:
     before = table(whole(split_at=HALF))
-    after = follow(before, takers=("w2",), dead={"w1": 77})
+    after = follow(before, eligible=("w2",), dead={"w1": 77})
     assert after.shards == (
         whole(owner="w2", token=5, split_at=HALF, lineage=(Ancestor("w1", 4, 77, -1),)),
     )
@@ -71,7 +71,7 @@ def test_of_two_that_are_merged_the_first_one_released_waits_for_the_other() -> 
 
 
 def test_without_workers_the_new_shards_wait_and_are_given_away_later() -> None:
-    waiting = follow(table(whole(split_at=HALF)), takers=(), released={("w1", "n-0", 4): 9})
+    waiting = follow(table(whole(split_at=HALF)), eligible=(), released={("w1", "n-0", 4): 9})
     assert [(entry.owner, entry.token) for entry in waiting.shards] == [("", 4), ("", 4)]
     assert [entry.token for entry in follow(waiting).shards] == [5, 5]
 

@@ -23,9 +23,9 @@ def entry(**fields: Any) -> ShardEntry:
 
 
 def follow(before: ShardEntry, **fields: Any) -> ShardEntry:
-    now = Situation(**{"takers": ("w1", "w2"), "dead": {}, **fields})
+    now = Situation(**{"eligible": ("w1", "w2"), "dead": {}, **fields})
     table = RangeTable("traffic", (before,), version=7)
-    after = successor(table, now, Census(now.takers, [table]))
+    after = successor(table, now, Census(now.eligible, [table]))
     assert after.version == 7
     return after.shards[0]
 
@@ -37,21 +37,21 @@ def test_a_shard_that_is_served_stays_as_it_is() -> None:
 def test_nothing_changes_about_a_dead_owners_shard_before_its_journal_is_sealed() -> None:
     moving = entry(next_owner="w2")
     assert (
-        follow(moving, takers=("w2",), dead={"w1": None}, released={("w1", "traffic-0", 4): 9})
+        follow(moving, eligible=("w2",), dead={"w1": None}, released={("w1", "traffic-0", 4): 9})
         == moving
     )
 
 
 def test_a_sealed_owner_becomes_an_ancestor_and_another_worker_the_owner() -> None:
     older = Ancestor("w0", 3, -1, 8)
-    after = follow(entry(lineage=(older,)), takers=("w2",), dead={"w1": 120})
+    after = follow(entry(lineage=(older,)), eligible=("w2",), dead={"w1": 120})
     assert after == entry(owner="w2", token=5, lineage=(older, Ancestor("w1", 4, 120, -1)))
 
 
 def test_without_workers_a_sealed_owners_shard_waits_and_is_given_away_later() -> None:
-    waiting = follow(entry(), takers=(), dead={"w1": 120})
+    waiting = follow(entry(), eligible=(), dead={"w1": 120})
     assert waiting == entry(owner="", lineage=(Ancestor("w1", 4, 120, -1),))
-    assert follow(waiting, takers=()) == waiting
+    assert follow(waiting, eligible=()) == waiting
     assert follow(waiting) == entry(owner="w1", token=5, lineage=waiting.lineage)
 
 
@@ -59,7 +59,7 @@ def test_a_wanted_move_names_the_next_owner_and_nothing_else() -> None:
     assert follow(entry(), moves={KEY: "w2"}) == entry(next_owner="w2")
     assert follow(entry(), moves={KEY: "w1"}) == entry()
     assert follow(entry(), moves={KEY: "gone"}) == entry()
-    assert follow(entry(next_owner="w2"), moves={KEY: "w3"}, takers=("w1", "w2", "w3")) == entry(
+    assert follow(entry(next_owner="w2"), moves={KEY: "w3"}, eligible=("w1", "w2", "w3")) == entry(
         next_owner="w2"
     )
 
@@ -79,7 +79,7 @@ def test_a_release_under_an_older_token_is_old_news() -> None:
 def test_the_seal_wins_over_a_planned_move() -> None:
     after = follow(
         entry(next_owner="w2"),
-        takers=("w2", "w3"),
+        eligible=("w2", "w3"),
         dead={"w1": 55},
         released={("w1", "traffic-0", 4): 17},
     )
@@ -89,12 +89,12 @@ def test_the_seal_wins_over_a_planned_move() -> None:
 def test_a_move_whose_taker_died_waits_for_the_release_and_finds_another_taker() -> None:
     moving = entry(next_owner="w9")
     assert follow(moving) == moving
-    released = follow(moving, takers=("w2",), released={("w1", "traffic-0", 4): 17})
+    released = follow(moving, eligible=("w2",), released={("w1", "traffic-0", 4): 17})
     assert released == entry(owner="w2", token=5, lineage=(Ancestor("w1", 4, -1, 17),))
 
 
 def test_a_move_whose_taker_died_goes_back_to_its_owner_when_nobody_else_lives() -> None:
-    after = follow(entry(next_owner="w9"), takers=("w1",), released={("w1", "traffic-0", 4): 17})
+    after = follow(entry(next_owner="w9"), eligible=("w1",), released={("w1", "traffic-0", 4): 17})
     assert after == entry(owner="w1", token=5, lineage=(Ancestor("w1", 4, -1, 17),))
 
 
@@ -106,23 +106,23 @@ def test_ancestors_older_than_the_newest_snapshot_are_dropped_and_those_of_its_t
 
 
 def test_a_snapshot_under_a_dying_owners_token_hides_no_later_commit() -> None:
-    after = follow(entry(), takers=("w2",), dead={"w1": 120}, manifest_tokens={"traffic-0": 4})
+    after = follow(entry(), eligible=("w2",), dead={"w1": 120}, manifest_tokens={"traffic-0": 4})
     assert after.lineage == (Ancestor("w1", 4, 120, -1),)
 
 
 def test_an_orphan_stays_on_the_machine_that_may_have_its_files() -> None:
     table = RangeTable("traffic", (entry(),))
-    now = Situation(takers=("w2", "w3"), dead={"w1": 0})
+    now = Situation(eligible=("w2", "w3"), dead={"w1": 0})
     for near in ("w2", "w3"):
-        census = Census(now.takers, [table], {"w1": "here", near: "here"})
+        census = Census(now.eligible, [table], {"w1": "here", near: "here"})
         assert successor(table, now, census).shards[0].owner == near
 
 
 def test_orphans_of_one_table_are_spread() -> None:
     rows = [ShardEntry(f"traffic-{i}", piece, "w1", 1) for i, piece in enumerate(tile(4))]
     table = RangeTable("traffic", tuple(rows))
-    now = Situation(takers=("w2", "w3"), dead={"w1": 0})
-    after = successor(table, now, Census(now.takers, [table]))
+    now = Situation(eligible=("w2", "w3"), dead={"w1": 0})
+    after = successor(table, now, Census(now.eligible, [table]))
     assert [row.owner for row in after.shards] == ["w2", "w3", "w2", "w3"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.families.number_sets import among, first_seen
 from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import (
@@ -57,7 +57,7 @@ def test_which_of_two_equal_zeros_is_among_the_largest_does_not_depend_on_their_
 
 
 def test_the_largest_values_of_another_type_fit_no_column() -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         made_of(AggregateSpec("x", "top_k", "f", options={"k": 3}), "int").from_acc([2.5, 1])
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.families.distinct_values import Distinct
 from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import VALUES, both_bundles, made_of, same_in_both_forms
@@ -43,5 +43,5 @@ def test_records_that_the_condition_leaves_out_do_not_count() -> None:
     ],
 )
 def test_values_of_another_type_fit_no_column(kind: str, values: list[Any]) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         made_of(SPEC, kind).from_acc(Distinct.of(dict.fromkeys(values)))

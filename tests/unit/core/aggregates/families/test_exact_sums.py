@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.families.exact_sums import (
     SCALE_BITS,
     as_floats,
@@ -41,7 +41,7 @@ def test_sums_in_columns_round_once(values: list[float]) -> None:
 def test_numbers_that_columns_cannot_hold_are_noticed(cost: float) -> None:
     plan = plan_of()
     assert plan is not None
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         plan.group(batch_of([Row(1, "click", cost, 1, 5)]))
 
 
@@ -77,5 +77,5 @@ def test_sums_beyond_all_floats_are_the_same_in_any_grouping(
 
 
 def test_a_sum_beyond_all_floats_does_not_go_into_columns() -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         from_exact(exact_add([0], [1.7e308, 1.7e308]))

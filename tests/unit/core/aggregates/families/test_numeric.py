@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 from tests.unit.core.aggregates.both_forms import made_of
@@ -67,7 +67,7 @@ def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
     plan = plan_of()
     assert plan is not None
     groups = plan.group(batch_of([Row(1, "click", 1.0, 2**62, 5)] * 3))
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         plan.results(groups)
     [(key, group)] = plan.row_groups(groups)
     assert (key, group.count, group.acc[4]) == (1, 3, [str(3 * 2**62)])
@@ -75,9 +75,9 @@ def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
 
 def test_an_accumulator_that_columns_cannot_hold_says_so() -> None:
     whole = made_of(AggregateSpec("x", "sum", "f"), "int")
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         whole.from_acc([1, 0.5])
     floats = made_of(AggregateSpec("x", "sum", "f"), "float")
     for acc in ([0, 2.0**-100], [0, 2.0**61]):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             floats.from_acc(acc)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import VALUES, bundle_of, made_of, same_in_both_forms
@@ -79,7 +79,7 @@ def test_groups_side_by_side_have_each_their_quantile() -> None:
 def test_a_count_that_no_column_holds_says_so() -> None:
     made = made_of(AggregateSpec("x", "quantile", "f", options={"q": 0.5}), "int")
     for acc in ([0, {1: 2**38}, {}], [0, {1: -1}, {}]):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             made.from_acc(acc)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
+from millwheel.core.aggregates.columns import ColumnAggregate, Inexact
 from millwheel.core.aggregates.functions import column_aggregate, make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.work import AggregateSpec
@@ -68,7 +68,7 @@ def same_in_both_forms(
     assert repr(there) == repr(acc)
     try:
         back = made.from_acc(there)
-    except Unfit:
+    except Inexact:
         assert sum(map(abs, values)) >= 2**59
     else:
         assert made.to_acc(dict(zip(made.dtypes, back, strict=True))) == there
@@ -110,7 +110,7 @@ def test_whole_numbers_whose_squares_columns_cannot_hold_are_noticed(value: int)
     ],
 )
 def test_an_accumulator_that_columns_cannot_hold_says_so(kind: str, acc: Any) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         column_form(kind).from_acc(acc)
 
 

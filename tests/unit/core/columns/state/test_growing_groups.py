@@ -134,8 +134,8 @@ def test_two_parents_may_have_one_number_for_two_groups() -> None:
     one, other = GrowingGroups(plan), GrowingGroups(plan)
     taken(plan, one, [Row(1, "a", 0.5, 3, 7)])
     taken(plan, other, [Row(2, "a", 0.5, 3, 7)])
-    heir = GrowingGroups(plan)
+    successor = GrowingGroups(plan)
     for number, segment in enumerate([*one.segments(), *other.segments()]):
-        heir.restore(number, segment.level, segment.groups, MAX_TIME)
-    taken(plan, heir, [Row(ad, "a", 0.5, 3, 7) for ad in (1, 2, 3)])
-    assert [counts[1] for counts in found(plan, heir.all_groups()).values()] == [1, 1, 1]
+        successor.restore(number, segment.level, segment.groups, MAX_TIME)
+    taken(plan, successor, [Row(ad, "a", 0.5, 3, 7) for ad in (1, 2, 3)])
+    assert [counts[1] for counts in found(plan, successor.all_groups()).values()] == [1, 1, 1]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.connect.own_functions import language_of
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import ColumnBatch, key_column
 from millwheel.core.columns.forms.joins import near_pairing
 from millwheel.core.columns.groups_frame import END, START
@@ -180,10 +180,10 @@ def test_of_two_fields_as_a_key_both_are_equal(tmp_path: Path) -> None:
 def test_what_columns_cannot_hold_is_unfit(tmp_path: Path) -> None:
     pairing = pairing_of(tmp_path, NAMED)
     for odd in ({"at": 2**62}, {"ends": None}, {"ends": 2**63 - 1}):
-        with pytest.raises(Unfit):
+        with pytest.raises(Inexact):
             pairing.taken(batch("shown", [row(1), {**row(1), **odd}]))
     fewer = batch("shown", [row(1)])
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         pairing.taken(
             ColumnBatch("shown", fewer.seqs, fewer.timestamps, fewer.keys, fewer.frame.drop("what"))
         )

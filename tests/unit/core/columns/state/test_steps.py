@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.columns.state.steps import StepColumns, _lowest, entered
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -48,11 +48,11 @@ def test_what_has_entered_counts_the_same_for_an_owner_that_has_emitted_less(
     windows = StepColumns(plan, plan.steps, MIN_TIME)
     windows.add(windows.entering(plan.group(batch_of(made)), MIN_TIME))
     windows.close(ahead)
-    heir = StepColumns(plan, plan.steps, behind)
+    successor = StepColumns(plan, plan.steps, behind)
     if windows:
-        heir.restore(0, 0, entered(windows.all_groups(), ahead), ahead)
-    assert steps(heir, ahead) == []
-    assert steps(heir, MAX_TIME) == steps(windows, MAX_TIME)
+        successor.restore(0, 0, entered(windows.all_groups(), ahead), ahead)
+    assert steps(successor, ahead) == []
+    assert steps(successor, MAX_TIME) == steps(windows, MAX_TIME)
 
 
 def test_points_that_no_column_can_hold_are_unfit() -> None:
@@ -60,7 +60,7 @@ def test_points_that_no_column_can_hold_are_unfit() -> None:
     assert plan is not None
     assert plan.steps is not None
     windows = StepColumns(plan, plan.steps, MIN_TIME)
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         windows.entering(plan.group(batch_of([Row(1, "view", 0.5, 1, 2**62 + 1)])), MIN_TIME)
     assert windows.entering(plan.group(batch_of([Row(1, "view", 0.5, 1, 4)])), MIN_TIME).height == 1
 

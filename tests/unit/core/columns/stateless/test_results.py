@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.aggregates.results import shown_by
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.stateless.results import ResultColumns, why_results_in_rows
@@ -91,7 +91,7 @@ def test_what_has_no_column_form_is_made_of_each() -> None:
 
 def test_all_are_looked_at_where_one_that_does_not_fit_is_shown() -> None:
     rows = [{"k": "a", "n": n, "most": 1.0, "all": []} for n in (1, 2**62)]
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         ResultColumns(spec(then={"more": "n * 4"}), compile_expression).shown(results(rows))
     rows[1]["n"] = 0
     made = ResultColumns(spec(then={"mean": "most / n"}), compile_expression)

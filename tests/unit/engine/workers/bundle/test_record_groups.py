@@ -123,7 +123,7 @@ def test_a_merged_shard_fires_no_window_that_one_of_its_parents_has_fired() -> N
     plan = plan_of(**changes)
     assert plan is not None
     parents = [columnar(spec, pipeline, plan) for _ in range(2)]
-    heir = in_rows(spec, pipeline, plan)
+    successor = in_rows(spec, pipeline, plan)
     number = 0
     for key, (operator, watermark) in enumerate(zip(parents, (5, 15), strict=True)):
         whole: list[tuple[list[Row], int]] = [
@@ -134,13 +134,13 @@ def test_a_merged_shard_fires_no_window_that_one_of_its_parents_has_fired() -> N
         assert len(found[1].get("out", [])) == (watermark > 10)
         store: Any = operator._rows._overlay
         for segment in segments_within(store, KeyRange(0, 2**64), watermark):
-            heir._overlay.put(*segment_entry("s", number, segment))
+            successor._overlay.put(*segment_entry("s", number, segment))
             number += 1
     child = ColumnOperator(
         spec,
         plan,
-        ColumnShard("s", cast(Any, heir._overlay), 5),
-        heir,
+        ColumnShard("s", cast(Any, successor._overlay), 5),
+        successor,
         lambda stream, values: values,
     )
     found = produced(child, [([Row(1, "view", 1.0, 1, 4)], 15), ([], 5)], lambda batch: batch)

@@ -238,7 +238,7 @@ def test_the_results_are_those_of_rows(
     hits[50]["cost"] = 3  # one read goes as rows
     told = []
     for least in (1, 1_000_000):
-        limits = ShardLimits(settle_us=0, company_us=0, columns_from=least)
+        limits = ShardLimits(settle_us=0, gather_us=0, columns_from=least)
         monkeypatch.setattr(harness_module, "ShardLimits", lambda limits=limits, **more: limits)
         with PipelineHarness(tmp_path / "p.yaml") as harness:
             for first in range(0, 100, 20):

@@ -48,12 +48,14 @@ def test_a_shard_goes_on_from_what_was_read_as_from_its_store(ttl_us: int | None
     for stored in (None, read_numbers(store, _PARTITIONS, timed=ttl_us is not None)):
         again = SimStore(dict(store.scan(b"")))
         overlay = Overlay(again)
-        heir = Numbers(again, overlay, _PARTITIONS, "ids-2", ttl_us, stored=stored)
-        heir.forget(21 * _HOUR)
-        ids = [_ids(heir, asked[start : start + 50], 21 * _HOUR) for start in range(0, 150, 50)]
-        heir.write()
+        successor = Numbers(again, overlay, _PARTITIONS, "ids-2", ttl_us, stored=stored)
+        successor.forget(21 * _HOUR)
+        ids = [
+            _ids(successor, asked[start : start + 50], 21 * _HOUR) for start in range(0, 150, 50)
+        ]
+        successor.write()
         again.apply(*overlay.take())
-        found.append((ids, dict(again.scan(b"")), heir.due_at()))
+        found.append((ids, dict(again.scan(b"")), successor.due_at()))
     assert found[0] == found[1]
     assert len(found[0][1]) > 1
 

@@ -173,7 +173,7 @@ def test_a_lane_that_waited_for_a_shard_is_sent_on_when_its_entry_changes() -> N
     served.stalled = {("work-0", "sink.out-0"): 9, ("work-0", "other-0"): 9}
     stand.ranges.table(ev.TableChanged(table("sink.out", ("w9", 1), version=1)), True)
     assert list(served.stalled) == [("work-0", "other-0")]
-    assert served.stirred
+    assert served.changed
 
 
 SOURCES = frozenset({"source.hits"})

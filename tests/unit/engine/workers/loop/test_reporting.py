@@ -69,7 +69,7 @@ def test_once_the_sources_have_ended_everybody_is_told_often() -> None:
     reporting.step([], 1_000)
     reporting.changed = True
     assert reporting.wakes_at() == 201_000
-    reporting.hurry()
+    reporting.report_often()
     reporting.step([], 2_000)
     reporting.changed = True
     assert reporting.wakes_at() == 22_000
@@ -78,12 +78,12 @@ def test_once_the_sources_have_ended_everybody_is_told_often() -> None:
 def test_a_shard_is_only_asked_if_something_happened_to_it_since_its_last_report() -> None:
     port: Any = Mock()
     reporting = Reporting(port, Mock(), ReportPace())
-    quiet, stirred, alone, source = map(_served, ("quiet", "stirred", "alone", "source"))
+    quiet, changed, alone, source = map(_served, ("quiet", "changed", "alone", "source"))
     alone.roots = frozenset()
     source.goes_with_others = True
-    every = [quiet, stirred, alone, source]
+    every = [quiet, changed, alone, source]
     reporting.step(every, 1_000)
-    stirred.stir()
+    changed.mark_changed()
     for each in every:
         each.shard.commits.durable += 1
     reporting.at_once()
@@ -91,8 +91,8 @@ def test_a_shard_is_only_asked_if_something_happened_to_it_since_its_last_report
     first, second = (
         [report.shard for report in call.args[0]["node"]] for call in port.report.call_args_list
     )
-    assert first == ["quiet", "stirred", "alone", "source"]
-    assert second == ["stirred", "source"], "one that goes with others may go with the clock"
+    assert first == ["quiet", "changed", "alone", "source"]
+    assert second == ["changed", "source"], "one that goes with others may go with the clock"
 
 
 def _served(name: str) -> Served:

@@ -95,7 +95,7 @@ class Worker:
 
     def is_asked(self) -> bool:
         """Whether its shard is asked for work in the next step."""
-        return self.runtime._served[ShardName("work-0")].stirred
+        return self.runtime._served[ShardName("work-0")].changed
 
 
 def delivery(index: int = 0) -> ev.Event:

@@ -25,7 +25,7 @@ def test_news_are_what_the_last_table_did_not_say() -> None:
     news = known.take(table(1, ("n-0", "w1", 1), ("n-2", "w1", 2), ("n-3", "w2", 2)))
     assert news is not None
     assert (news.changed, news.gone, news.fresh) == ({"n-2", "n-3"}, {"n-1"}, {"n-2", "n-3"})
-    assert [(entry.shard, entry.owner, entry.token) for entry in news.buried] == [("n-1", "", 1)]
+    assert [(entry.shard, entry.owner, entry.token) for entry in news.removed] == [("n-1", "", 1)]
     assert known.get("n-1") is None
     assert (known.lease("n-1"), known.lease("n-3")) == (None, Lease(2))
     moved = known.take(table(2, ("n-0", "w2", 2), ("n-2", "w1", 2), ("n-3", "w2", 2)))

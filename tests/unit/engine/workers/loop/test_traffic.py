@@ -150,9 +150,9 @@ def test_an_ack_of_the_consumer_ends_what_was_on_its_way() -> None:
     bench.settle()
     traffic.send_all(["work-0"], NOW)
     send = out.sends[-1].send
-    served.stirred = False
+    served.changed = False
     traffic.acked(ev.AckCame("work-0", "sink.out-0", send.epoch, send.index), 9)
-    assert served.stirred
+    assert served.changed
     assert not bench.shard.outbox.open
 
 

@@ -72,7 +72,7 @@ def content(
 
 
 class Parents:
-    """Parents with their whole stores; ``child`` makes the store of an heir."""
+    """Parents with their whole stores; ``child`` makes the store of a successor."""
 
     def __init__(self, *stores: tuple[KeyRange, dict[bytes, bytes]]) -> None:
         self.stores = [
@@ -126,10 +126,10 @@ def test_records_that_wait_go_to_the_heirs_of_their_keys_and_are_together_again(
     store.apply(*overlay.take())
     meta = {META: encode_meta(Meta(number=5, counters={}))}
     whole = Parents((KeyRange(0, SPACE), dict(store.scan(WAITING)) | meta))
-    heirs = [whole.child(LOWER), whole.child(UPPER)]
-    for heir, keys in zip(heirs, (IN_LOWER, IN_UPPER), strict=True):
-        assert [row.key for row in waiting_records(heir)] == keys
-    lower, upper = (dict(heir.scan(WAITING)) | meta for heir in heirs)
+    successors = [whole.child(LOWER), whole.child(UPPER)]
+    for successor, keys in zip(successors, (IN_LOWER, IN_UPPER), strict=True):
+        assert [row.key for row in waiting_records(successor)] == keys
+    lower, upper = (dict(successor.scan(WAITING)) | meta for successor in successors)
     merged = Parents((LOWER, lower), (UPPER, upper)).child(KeyRange(0, SPACE))
     assert sorted(waiting_records(merged), key=lambda row: row.at) == rows
 

@@ -102,7 +102,7 @@ def test_a_bundle_that_changes_nothing_is_acked_behind_earlier_commits_without_i
 
 
 def test_weak_productions_may_wait_for_company_and_strong_ones_may_not() -> None:
-    limits = ShardLimits(company_us=7_000)
+    limits = ShardLimits(gather_us=7_000)
     weak, strong = (
         ShardBench(Counting, Dial(productions=how), limits)
         for how in (Productions.WEAK, Productions.STRONG)

@@ -144,7 +144,7 @@ def test_a_commit_that_nobody_waits_for_waits_for_company() -> None:
     bench.deliver(("a", 1, 5))
     bench.run()
     bench.ack(*bench.sends())
-    assert bench.shard.commits.submits_at() == NOW + ShardLimits().company_us
+    assert bench.shard.commits.submits_at() == NOW + ShardLimits().gather_us
     strong = ShardBench(Counting)
     strong.deliver(("a", 1, 5))
     strong.shard.run(NOW)

@@ -21,7 +21,7 @@ class Waiting:
         self.end = ChainEnd("out", self.bench.operator, takes=True)
         self.read: list[int] = []
 
-    def bundle(self, now_us: int, count: int = 0, hurry: bool = False, size: int = 100) -> Bundle:
+    def bundle(self, now_us: int, count: int = 0, urgent: bool = False, size: int = 100) -> Bundle:
         """A bundle that reads so many records, and its commit."""
         self.bench.number += 1
         overlay = Overlay(self.bench.store)
@@ -32,7 +32,7 @@ class Waiting:
             made.dead_letter(DeadLetter("p", "a", "raw", "no record"), 400)
             self.end.take(made, size, lambda bundle: self.read.append(count))
         bundle = Bundle(self.bench.number, now_us, 0, [], overlay, {}, positions_only=True)
-        self.end.run(bundle, hurry)
+        self.end.run(bundle, urgent)
         self.bench.store.apply(*overlay.take())
         return bundle
 
@@ -59,12 +59,12 @@ def test_what_is_gathered_waits_until_its_time_has_come_and_is_committed_togethe
     assert waiting.end.hold(100).at == MAX_TIME
 
 
-@pytest.mark.parametrize(("count", "hurry"), [(10, False), (1, True)])
-def test_a_full_batch_or_the_end_of_the_input_waits_for_nothing(count: int, hurry: bool) -> None:
+@pytest.mark.parametrize(("count", "urgent"), [(10, False), (1, True)])
+def test_a_full_batch_or_the_end_of_the_input_waits_for_nothing(count: int, urgent: bool) -> None:
     waiting = Waiting()
-    waiting.bundle(0, count, hurry)
+    waiting.bundle(0, count, urgent)
     assert waiting.read == [count]
-    assert waiting.end.wakes_at(0, hurry) == MAX_TIME
+    assert waiting.end.wakes_at(0, urgent) == MAX_TIME
 
 
 def test_large_records_fill_a_batch_long_before_there_are_many() -> None:
@@ -91,7 +91,7 @@ def test_no_more_is_read_while_a_full_batch_cannot_begin() -> None:
 
 def test_at_rest_batches_are_unfinished_until_they_are_forgotten() -> None:
     waiting = Waiting()
-    waiting.bundle(0, 1, hurry=True)
+    waiting.bundle(0, 1, urgent=True)
     assert waiting.end.unfinished() == 1
     waiting.bench.durable(1)
     assert (waiting.end.unfinished(), waiting.end.wakes_at(0, False)) == (0, MAX_TIME)

@@ -67,17 +67,17 @@ def test_a_crash_around_a_refusal_makes_one_letter(committed: bool, in_order: bo
     if committed:
         former.bundle()
     writer = Recording()
-    heir = Bench(
+    successor = Bench(
         aside=True, in_order=in_order, store=former.store, writer=writer, refusal=(b"0:1,2", b"0:1")
     )
     for number in range(1, 4):
-        heir.bundle(now_us=number)
-        heir.durable(number)
-        heir.answers()
-    assert former.letters + heir.letters == [("too even", 2)]
+        successor.bundle(now_us=number)
+        successor.durable(number)
+        successor.answers()
+    assert former.letters + successor.letters == [("too even", 2)]
     assert writer.published == [b"0:1"]
-    heir.bundle()
-    assert heir.committables() == 0
+    successor.bundle()
+    assert successor.committables() == 0
 
 
 def test_a_refused_batch_of_a_former_owner_does_not_stop_those_behind_it() -> None:
@@ -86,16 +86,16 @@ def test_a_refused_batch_of_a_former_owner_does_not_stop_those_behind_it() -> No
     former.bundle(3)
     writer = Recording()
     writer.sweep = lambda committables: writer.published.append(b"swept")  # type: ignore[method-assign]
-    heir = Bench(
+    successor = Bench(
         aside=True, in_order=True, store=former.store, writer=writer, refusal=(b"0:1,2", b"0:1")
     )
     for number in range(1, 4):
-        heir.answers()
-        heir.bundle(now_us=number)
-        heir.durable(number)
-    assert heir.letters == [("too even", 2)]
+        successor.answers()
+        successor.bundle(now_us=number)
+        successor.durable(number)
+    assert successor.letters == [("too even", 2)]
     assert writer.published == [b"0:1", b"1:3", b"swept"]
-    assert heir.operator.unfinished() == 0
+    assert successor.operator.unfinished() == 0
 
 
 def splits(bench: Bench) -> None:
@@ -168,11 +168,11 @@ def test_a_crash_while_a_batch_is_halved_makes_one_letter_and_every_other_row_on
             bench.bundle(now_us=step * 200_000)
     heir_writer = Recording()
     heir_writer.published = target.published
-    heir = Bench(aside=True, in_order=True, store=bench.store, writer=heir_writer)
-    splits(heir)
-    heir.answers()
-    run_on(heir)
-    assert bench.letters + heir.letters == [("too even", 2)]
+    successor = Bench(aside=True, in_order=True, store=bench.store, writer=heir_writer)
+    splits(successor)
+    successor.answers()
+    run_on(successor)
+    assert bench.letters + successor.letters == [("too even", 2)]
     rows: dict[str, str] = {}
     for data in target.published:
         number, _, text = data.decode().partition(":")

@@ -142,18 +142,18 @@ def test_records_with_bounds_are_no_archives() -> None:
 def test_shards_that_part_and_merge_have_each_record_once(halves: Sequence[KeyRange]) -> None:
     _, store = archived(many(0), many(1), many(0, 60, 9))
     everything = rows([many(0, 0, 69), many(1)])
-    parts = [heir("n-1", [(store, half)]) for half in halves]
+    parts = [successor("n-1", [(store, half)]) for half in halves]
     for part, half in zip(parts, halves, strict=True):
         own = rows(Archive("n-1", part).all_records(part))
         assert own == {row: count for row, count in everything.items() if key_hash(row[0]) in half}
-    merged = heir("n-2", list(zip(parts, halves, strict=True)))
+    merged = successor("n-2", list(zip(parts, halves, strict=True)))
     found = Archive("n-2", merged)
     assert rows(found.all_records(merged)) == everything
     assert of_keys(found, range(40), 0, merged) == rows([many(0, 0, 69)])
     validate_archive(found, merged)
 
 
-def heir(shard: str, parents: Sequence[tuple[SimStore, KeyRange]]) -> SimStore:
+def successor(shard: str, parents: Sequence[tuple[SimStore, KeyRange]]) -> SimStore:
     def entries() -> Iterator[tuple[bytes, bytes]]:
         number = 0
         for store, share in parents:

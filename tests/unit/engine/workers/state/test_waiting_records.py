@@ -73,9 +73,9 @@ def test_a_record_that_has_come_does_not_wait_for_the_next_owner_either() -> Non
     assert shard.take(row(1)) == [row(1)]
     shard.commit()
     assert shard.stored() == [row(2), row(3)]
-    heir = shard.owned_anew()
-    assert heir.take(row(1), row(2), row(3)) == [None, row(2), row(3)]
-    heir.commit()
+    successor = shard.owned_anew()
+    assert successor.take(row(1), row(2), row(3)) == [None, row(2), row(3)]
+    successor.commit()
     assert not list(shard.store.scan(WAITING))
 
 
@@ -103,9 +103,9 @@ def test_what_comes_out_of_the_order_of_a_segment_is_told_by_its_index() -> None
     shard = kept(*rows)
     shard.take(rows[1])
     shard.commit()
-    heir = shard.owned_anew()
-    assert heir.stored() == [rows[0], rows[2]]
-    assert heir.take(*rows) == [rows[0], None, rows[2]]
+    successor = shard.owned_anew()
+    assert successor.stored() == [rows[0], rows[2]]
+    assert successor.take(*rows) == [rows[0], None, rows[2]]
 
 
 def test_many_records_of_a_bundle_are_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,16 +132,16 @@ def test_heirs_of_a_range_have_each_record_that_waits_once(
     shard.commit()
     shard.take(*rows[:come])
     shard.commit()
-    heirs = []
+    successors = []
     for piece in tile(2):
         store = SimStore({})
         store.apply(waiting_within(shard.store, piece, 0), [])
-        heirs.append(store)
+        successors.append(store)
         assert all(key_hash(each.key) in piece for each in waiting_records(store))
     merged = SimStore({})
-    first = list(waiting_within(heirs[0], KeyRange(0, SPACE), 0))
+    first = list(waiting_within(successors[0], KeyRange(0, SPACE), 0))
     merged.apply(first, [])
-    merged.apply(waiting_within(heirs[1], KeyRange(0, SPACE), len(first)), [])
+    merged.apply(waiting_within(successors[1], KeyRange(0, SPACE), len(first)), [])
     assert sorted(waiting_records(merged), key=lambda each: each.at) == rows[come:]
 
 

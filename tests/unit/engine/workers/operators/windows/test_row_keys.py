@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.columns import Inexact
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.columns.groups_frame import KEY
 from millwheel.core.model.names import ChannelName
@@ -78,7 +78,7 @@ def test_among_many_records_the_odd_key_is_found_with_few_others() -> None:
     plan = plan_of(aggregates=SUM)
     assert plan is not None
     batch = batch_of(records(*range(1_000), odd=700))
-    with pytest.raises(Unfit):
+    with pytest.raises(Inexact):
         plan.group(batch)
     found = odd_keys(batch, plan)
     assert 700 in found

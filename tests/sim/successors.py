@@ -26,7 +26,7 @@ their results."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heirloom:
+class Inheritance:
     """The content that must be there. Pending productions may lie anywhere: ``pending`` is what
     they say, in order. ``numbered``: the values of dictionaries, each as it is stored."""
 
@@ -82,7 +82,7 @@ class Heirloom:
         )
 
 
-def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirloom:
+def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Inheritance:
     """``parents``: the folds of the parents' commits."""
     state: dict[bytes, bytes] = {}
     pending: list[bytes] = []
@@ -111,7 +111,7 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
         if parent.range.lo in entry.range:
             pending += [value for store_key, value in sorted(fold.items()) if store_key[:1] == b"p"]
             counters.update(meta.counters if meta else {})
-    return Heirloom(max(numbers), state, pending, counters, max(watermarks), marks, numbered)
+    return Inheritance(max(numbers), state, pending, counters, max(watermarks), marks, numbered)
 
 
 def _rows(content: dict[bytes, bytes]) -> Counter[bytes]:
