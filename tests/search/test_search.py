@@ -110,6 +110,15 @@ def test_many_pipelines_give_the_same_in_every_way(part: int) -> None:
         _passes(seed, "", 4)
 
 
+def test_each_deliberate_mistake_fits_the_code() -> None:
+    for name, mutation in MUTATIONS.items():
+        try:
+            with mutation.make():
+                pass
+        except AttributeError as ex:
+            pytest.fail(f"{name} replaces what is not there any more: {ex}")
+
+
 @pytest.mark.parametrize("name", QUICKLY_CAUGHT)
 def test_a_deliberate_mistake_is_caught(name: str) -> None:
     assert MUTATIONS[name].caught() is not None, (

@@ -12,14 +12,14 @@ from tests.search.mistakes import Context, mistake, replaced
 @mistake(within=40, features="lookup", variants="bundles together")
 def answers_go_to_the_wrong_keys_of_a_bundle() -> Context:
     """Of several answers, each goes to the key behind its own."""
-    right = LookupOperator._told
+    right = LookupOperator._receive
 
     def wrong(
         self: LookupOperator, answers: list[Any], error: Exception | None, now_us: int
     ) -> None:
         right(self, [*answers[1:], *answers[:1]], error, now_us)
 
-    return replaced(LookupOperator, "_told", wrong)
+    return replaced(LookupOperator, "_receive", wrong)
 
 
 @mistake(within=20, features="lookup", variants="reference")

@@ -11,8 +11,7 @@ from millwheel.control.savepoints.orders import OrderAnswer, Standing
 from millwheel.core.formats.store_layout import Position
 from millwheel.engine.workers.loop.savepoint import SavepointPart
 from millwheel.engine.workers.shard import shard
-from millwheel.engine.workers.sources import partitions
-from millwheel.engine.workers.sources.source import SourceOperator
+from millwheel.engine.workers.sources import partitions, source
 from tests.sim import days
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -45,13 +44,13 @@ def caught_up_while_a_watermark_is_on_its_way() -> Context:
 def a_silent_moment_is_the_end() -> Context:
     """A partition that has nothing for the moment has caught up, wherever it ended when the run
     began."""
-    right = SourceOperator._find_end
+    right = source._find_end
 
-    def wrong(self: SourceOperator, part: Any, reader: Any, read: Any, caught_up: bool) -> None:
-        right(self, part, reader, read, caught_up)
+    def wrong(parts: Any, part: Any, reader: Any, read: Any, caught_up: bool) -> None:
+        right(parts, part, reader, read, caught_up)
         part.certain = part.certain or caught_up
 
-    return replaced(SourceOperator, "_find_end", wrong)
+    return replaced(source, "_find_end", wrong)
 
 
 @mistake(within=10, days=True)

@@ -18,10 +18,13 @@ from tests.sim.mistakes import Context, mistake, replaced
 
 @mistake(within=20, faults="none", workload="letters")
 def step_that_waits_is_forgotten() -> Context:
-    """What waits for a verdict is not there any more when it comes."""
-    return replaced(
-        Admission, "_waits", lambda self, now_us: setattr(self.commits, "waiting", None)
-    )
+    """A step that waits for a verdict is not there any more when it comes."""
+
+    def wrong(self: Admission, step: Step, now_us: int) -> int:
+        self.commits.waiting = None
+        return now_us
+
+    return replaced(Admission, "_goes_on_at", wrong)
 
 
 @mistake(within=60, workload="letters")
