@@ -9,7 +9,6 @@ from tests.sources import name_of, sources
 
 TIMES = {
     "now", "deadline", "timeout", "since", "elapsed", "age", "patience", "interval", "period",
-    "heard_at",
     "wakes_at", "wakes", "due_at", "retry_at", "next_poll", "not_before", "write_by", "duration",
     "lateness", "horizon",
 }  # fmt: skip

@@ -21,7 +21,7 @@ from xxhash import xxh3_128_hexdigest
 from millwheel.control.savepoints.blueprint import Blueprint
 from millwheel.control.savepoints.orders import Standing
 from millwheel.core.model.damage import DAMAGE
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token
+from millwheel.core.model.names import NO_WORKER, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry, checked_name, edge_of
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import MillwheelError, SetupError
@@ -89,7 +89,9 @@ def first_tables(record: SavepointRecord, nodes: Sequence[NodeName]) -> list[Ran
     for node in nodes:
         shards = [each for each in record.shards if each.node == node]
         entries = tuple(
-            ShardEntry(each.shard, KeyRange(int(each.lo, 16), int(each.hi, 16)), NOBODY, each.token)
+            ShardEntry(
+                each.shard, KeyRange(int(each.lo, 16), int(each.hi, 16)), NO_WORKER, each.token
+            )
             for each in shards
         )
         if entries:

@@ -37,7 +37,7 @@ class Argument:
     condition: pl.Expr | None
     exact: tuple[pl.Expr, ...] = ()
 
-    def unfit(self) -> list[pl.Expr]:
+    def exactness_checks(self) -> list[pl.Expr]:
         """An expression over a bundle that is False when a record that counts needs the row form;
         none if no record can."""
         if not self.exact:
@@ -166,9 +166,9 @@ class ColumnAggregate(ABC):
         """The inverse, one value per entry of ``dtypes``. Inexact when the columns cannot hold
         it."""
 
-    def unfit(self) -> list[pl.Expr]:
+    def exactness_checks(self) -> list[pl.Expr]:
         """Expressions over a bundle that are False when the columns cannot hold it."""
-        return self._argument.unfit()
+        return self._argument.exactness_checks()
 
     def lasting(self) -> ColumnAggregate:
         """Its form for groups without an end: of values that grow, a bundle writes the new part."""

@@ -297,7 +297,7 @@ class ColumnPlan(GroupsPlan):
 
     def check_exact(self, frame: pl.DataFrame) -> None:
         """Raises Inexact unless the columns can hold the numbers of all records that count."""
-        checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
+        checks = [check for aggregate in self.aggregates for check in aggregate.exactness_checks()]
         if not checks or not len(frame):
             return
         selected = frame.lazy() if self.condition is None else frame.lazy().filter(self.condition)

@@ -30,7 +30,7 @@ Token = NewType("Token", int)
 """Distinguishes the owners of a shard, see ``lease.py``."""
 _REST = "rest of "
 _WITHOUT, _END = "without ", "\0"
-NOBODY, NO_SHARD, NO_CHANNEL = WorkerName(""), ShardName(""), ChannelName("")
+NO_WORKER, NO_SHARD, NO_CHANNEL = WorkerName(""), ShardName(""), ChannelName("")
 """The names for none."""
 NO_TOKEN, FIRST_TOKEN = Token(0), Token(1)
 """A token below that of any owner, and the token of the first owner of a shard."""

@@ -17,7 +17,7 @@ from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import (
     NO_SHARD,
-    NOBODY,
+    NO_WORKER,
     NodeName,
     ShardName,
     Token,
@@ -77,11 +77,11 @@ class ShardEntry:
     owner: WorkerName
     token: Token
     lineage: tuple[Ancestor, ...] = ()
-    next_owner: WorkerName = NOBODY
+    next_owner: WorkerName = NO_WORKER
     split_at: int = 0
     merges_as: ShardName = NO_SHARD
     parents: tuple[Parent, ...] = ()
-    standby: WorkerName = NOBODY
+    standby: WorkerName = NO_WORKER
 
     @property
     def lease(self) -> Lease:
@@ -112,7 +112,7 @@ class ShardEntry:
     def assigned(self, owner: WorkerName) -> ShardEntry:
         """The entry under a new owner and the next token (a token is never used twice)."""
         return replace(
-            self, owner=owner, token=Token(self.token + 1), next_owner=NOBODY, standby=NOBODY
+            self, owner=owner, token=Token(self.token + 1), next_owner=NO_WORKER, standby=NO_WORKER
         )
 
 
@@ -190,7 +190,7 @@ class _Row(msgspec.Struct, omit_defaults=True):
     split_at: str = ""
     merges_as: ShardName = NO_SHARD
     parents: list[_ParentRow] = []
-    standby: WorkerName = NOBODY
+    standby: WorkerName = NO_WORKER
 
 
 class _Form(msgspec.Struct, omit_defaults=True):

@@ -16,7 +16,7 @@ from functools import lru_cache
 import msgspec
 
 from millwheel.core.model.keys import Key
-from millwheel.core.model.names import NOBODY, WorkerName
+from millwheel.core.model.names import NO_WORKER, WorkerName
 
 
 class QueryMode(Enum):
@@ -170,7 +170,7 @@ class Elsewhere:
 
     owner: WorkerName
     for_now: bool = False
-    standby: WorkerName = NOBODY
+    standby: WorkerName = NO_WORKER
 
 
 Found = Answer | QueryError | Elsewhere

@@ -64,7 +64,7 @@ def test_no_way_of_printing_lets_them_through(terminal: bool) -> None:
     console.print(
         EVIL + "[link=http://evil.example]x[/link] :smile:", soft_wrap=True, highlight=False
     )
-    ProgressLine(console).say(EVIL)
+    ProgressLine(console).announce(EVIL)
     print_trial(Trial([Stage(EVIL, EVIL, 1, [{EVIL: EVIL, "[/]": 1}])], [EVIL]), console)
     stream = plain_stream(screen)
     print(EVIL, file=stream)

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from millwheel.control.roots.root import Root
-from millwheel.core.model.names import NO_TOKEN, NOBODY, NodeName, shard_name
+from millwheel.core.model.names import NO_TOKEN, NO_WORKER, NodeName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME
@@ -233,7 +233,7 @@ def test_a_root_with_journals_needs_the_coordination_that_knows_their_shards(wor
         SetupError, match=r"holds journals, but ZooKeeper at 127\.0\.0\.1:1 has no range tables"
     ):
         world.run()
-    entry = ShardEntry(shard_name("by_ad", 0), tile(1)[0], NOBODY, NO_TOKEN)
+    entry = ShardEntry(shard_name("by_ad", 0), tile(1)[0], NO_WORKER, NO_TOKEN)
     world.zookeeper.connect().write_table(RangeTable(NodeName("by_ad"), (entry,), -1))
     assert world.run() is not None
 

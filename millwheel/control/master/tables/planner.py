@@ -17,7 +17,7 @@ from heapq import heapify, heapreplace
 
 from millwheel.core.model.names import (
     FIRST_TOKEN,
-    NOBODY,
+    NO_WORKER,
     NodeName,
     ShardName,
     WorkerName,
@@ -116,7 +116,7 @@ class Census:
         """How many shards each worker has or is about to have."""
         return self._total
 
-    def least(self, node: NodeName, last_owner: WorkerName = NOBODY) -> WorkerName:
+    def least(self, node: NodeName, last_owner: WorkerName = NO_WORKER) -> WorkerName:
         """The worker that should get the next shard of ``node``, "" when there is none.
 
         Of those with the same burden, one on the machine of the last owner: it may have the files
@@ -131,13 +131,13 @@ class Census:
                 worker,
             )
 
-        return min(self._workers, key=burden, default=NOBODY)
+        return min(self._workers, key=burden, default=NO_WORKER)
 
     def deal(self, node: NodeName, count: int) -> list[WorkerName]:
         """Give ``count`` new shards of ``node`` away, one after the other: each to
         :meth:`least`."""
         if not self._workers:
-            return [NOBODY] * count
+            return [NO_WORKER] * count
         heap = [(*self._with_one_more(node, worker), worker) for worker in self._workers]
         heapify(heap)
         dealt: list[WorkerName] = []

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName, shard_parts
+from millwheel.core.model.names import NO_WORKER, NodeName, ShardName, WorkerName, shard_parts
 from millwheel.core.model.range_table import Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
@@ -207,7 +207,7 @@ def resharded(table: RangeTable) -> RangeTable:
 
 
 def _child(
-    name: ShardName, piece: KeyRange, parents: list[ShardEntry], owner: WorkerName = NOBODY
+    name: ShardName, piece: KeyRange, parents: list[ShardEntry], owner: WorkerName = NO_WORKER
 ) -> ShardEntry:
     """A new shard. Once it is assigned, its token is higher than any of its parents', because it
     continues their channels. ``owner`` is to get it, because it has the parent's snapshot
@@ -220,7 +220,7 @@ def _child(
     return ShardEntry(
         shard=name,
         range=piece,
-        owner=NOBODY,
+        owner=NO_WORKER,
         token=max(entry.token for entry in parents),
         next_owner=owner,
         parents=tuple(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
+from millwheel.core.model.names import NO_WORKER, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 NodeShard = tuple[NodeName, ShardName]
@@ -86,7 +86,7 @@ def _one_by_one(
             assigned[shard] = min(far, key=lambda name: (load[name], name))
             load[assigned[shard]] += 1
         else:
-            assigned[shard] = entry.standby if far else NOBODY
+            assigned[shard] = entry.standby if far else NO_WORKER
     return assigned
 
 

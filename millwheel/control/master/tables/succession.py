@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from millwheel.control.master.tables.planner import Census
 from millwheel.control.master.tables.resharding import Resharding, is_waiting, planned, resharded
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.names import NO_WORKER, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.errors import invariant
 
@@ -105,7 +105,7 @@ def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
         f"{entry.owner} ends at {sealed_end} or {last_commit} under token {entry.token} of"
         f" {entry.shard}, behind {entry.lineage[-1:]}",
     )
-    return replace(entry, owner=NOBODY, lineage=(*entry.lineage, ancestor))
+    return replace(entry, owner=NO_WORKER, lineage=(*entry.lineage, ancestor))
 
 
 def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
@@ -123,11 +123,11 @@ def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) ->
 
 
 def _unpromised(entry: ShardEntry) -> ShardEntry:
-    return replace(entry, next_owner=NOBODY) if entry.next_owner else entry
+    return replace(entry, next_owner=NO_WORKER) if entry.next_owner else entry
 
 
 def _last_owner(entry: ShardEntry) -> WorkerName:
-    return entry.lineage[-1].incarnation if entry.lineage else NOBODY
+    return entry.lineage[-1].incarnation if entry.lineage else NO_WORKER
 
 
 def _moving(node: NodeName, entry: ShardEntry, now: Situation) -> ShardEntry:
@@ -141,7 +141,7 @@ def _moving(node: NodeName, entry: ShardEntry, now: Situation) -> ShardEntry:
         return entry
     standby = now.standbys.get((node, entry.shard), entry.standby)
     entry = entry if standby == entry.standby else replace(entry, standby=standby)
-    chosen = now.moves.get((node, entry.shard), NOBODY)
+    chosen = now.moves.get((node, entry.shard), NO_WORKER)
     return (
         replace(entry, next_owner=chosen)
         if chosen in now.eligible and chosen != entry.owner

@@ -256,8 +256,8 @@ class Summed(Additive):
             return [int(acc[0]), 1]
         return [*from_exact(acc), len(acc) - 1]
 
-    def unfit(self) -> list[pl.Expr]:
-        checks = self._argument.unfit()
+    def exactness_checks(self) -> list[pl.Expr]:
+        checks = self._argument.exactness_checks()
         return [*checks, fits(self._argument.field)] if self._floats else checks
 
 
@@ -272,8 +272,8 @@ class Averaged(Additive):
     def prepared(self) -> list[pl.Expr]:
         return self._sum.prepared()
 
-    def unfit(self) -> list[pl.Expr]:
-        return self._sum.unfit()
+    def exactness_checks(self) -> list[pl.Expr]:
+        return self._sum.exactness_checks()
 
     def addends(self) -> dict[str, pl.Expr]:
         return self._sum.addends()

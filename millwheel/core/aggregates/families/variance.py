@@ -225,9 +225,9 @@ class Moments(ColumnAggregate):
         limbs = (total >> _SQUARE_BITS, rest >> SCALE_BITS, rest & ((1 << SCALE_BITS) - 1))
         return [*from_exact(sums), count, *limbs]
 
-    def unfit(self) -> list[pl.Expr]:
+    def exactness_checks(self) -> list[pl.Expr]:
         field = self._argument.field
-        checks = [*self._argument.unfit(), field.is_between(-_LARGEST, _LARGEST).all()]
+        checks = [*self._argument.exactness_checks(), field.is_between(-_LARGEST, _LARGEST).all()]
         return [*checks, fits(field)] if self._floats else checks
 
 

@@ -40,9 +40,9 @@ class ResultColumns:
         passed = self.passed(results)
         if passed is None:
             raise Inexact
-        if any(map(self._is_shown, results.frame[passed.unfit].iter_rows(named=True))):
+        if any(map(self._is_shown, results.frame[passed.for_rows].iter_rows(named=True))):
             raise Inexact
-        return passed.parts, passed.unfit
+        return passed.parts, passed.for_rows
 
     def passed(self, results: ColumnBatch) -> Passed | None:
         """The emitted results; None where they have no column form."""

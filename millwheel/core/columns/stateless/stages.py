@@ -74,12 +74,12 @@ class Way:
 @dataclass(frozen=True, slots=True)
 class Passed:
     """The results of a batch. ``parts`` has the records of each stream, ``unmatched`` counts the
-    records that no branch takes. ``unfit``: the indexes of the records that columns have no result
-    for; nothing in ``parts`` is of them."""
+    records that no branch takes. ``for_rows``: the indexes of the records that columns have no
+    result for; nothing in ``parts`` is of them."""
 
     parts: list[ColumnBatch]
     unmatched: int
-    unfit: npt.NDArray[np.int64]
+    for_rows: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class StatelessPlan:
     def passed(self, batch: ColumnBatch) -> Passed:
         """The results of a batch, in the order of its records."""
         indexes = np.arange(len(batch))
-        frame, unfit = with_inner_fields(batch.frame, self.inner), []
+        frame, for_rows = with_inner_fields(batch.frame, self.inner), []
         for stage in self.stages:
             fits = stage.fitting(frame)
             if not fits.all():
-                unfit.append(np.unique(indexes[~fits]))
+                for_rows.append(np.unique(indexes[~fits]))
                 fits = _of_others(indexes, fits)
                 frame, indexes = frame.filter(pl.Series(fits)), indexes[fits]
             if stage.keeps is not None:
@@ -125,7 +125,7 @@ class StatelessPlan:
         return Passed(
             [part for part in parts if len(part)],
             unmatched,
-            np.sort(np.concatenate(unfit)) if unfit else np.array([], np.int64),
+            np.sort(np.concatenate(for_rows)) if for_rows else np.array([], np.int64),
         )
 
     def _masks(self, frame: pl.DataFrame) -> Iterator[tuple[Way, Mask]]:

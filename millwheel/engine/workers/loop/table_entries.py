@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from millwheel.core.grouping.tables import Network
 from millwheel.core.model.lease import Lease
-from millwheel.core.model.names import NOBODY, ShardName
+from millwheel.core.model.names import NO_WORKER, ShardName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import invariant
 
@@ -59,7 +59,7 @@ class TableEntries:
             entry.shard for entry in table.shards if self._holder(entry.shard) != _held(entry)
         )
         removed = tuple(
-            replace(self._entries.pop(gone), owner=NOBODY) for gone in sorted(before - names)
+            replace(self._entries.pop(gone), owner=NO_WORKER) for gone in sorted(before - names)
         )
         self._entries.update({entry.shard: entry for entry in table.shards})
         self.followed = (self.followed - before - names) | {

@@ -70,13 +70,13 @@ class StatelessOperator(CallbackOperator):
         if passed is None:
             super().run(bundle)
             return
-        unfit = [
+        for_rows = [
             replace(arrival, batch=_picked(arrival.batch, each))
             for arrival, each in zip(arrivals, passed, strict=True)
-            if len(each.unfit)
+            if len(each.for_rows)
         ]
-        if unfit:
-            bundle.arrivals = unfit
+        if for_rows:
+            bundle.arrivals = for_rows
             super().run(bundle)
             bundle.arrivals = arrivals
         for each in passed:
@@ -131,7 +131,7 @@ class StatelessOperator(CallbackOperator):
         return any(
             self._becomes(value)
             for arrival, each in zip(arrivals, passed, strict=True)
-            if len(each.unfit)
+            if len(each.for_rows)
             for value in _picked(arrival.batch, each).rows().values
         )
 
@@ -139,7 +139,7 @@ class StatelessOperator(CallbackOperator):
 def _picked(batch: Any, passed: Passed) -> ColumnBatch:
     """The records that do not fit."""
     mask = np.zeros(len(batch), np.bool_)
-    mask[passed.unfit] = True
+    mask[passed.for_rows] = True
     picked: ColumnBatch = batch.where(mask)
     return picked
 

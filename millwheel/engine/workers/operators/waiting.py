@@ -240,12 +240,12 @@ class OrderedOperator(WaitingOperator):
             passed = plan.passed(batch)
         finally:
             self._at = None
-        if not len(passed.unfit):
+        if not len(passed.for_rows):
             for part in passed.parts:
                 bundle.outputs.produce_columns(part)
             if passed.unmatched:
                 bundle.outputs.counted.append((UNMATCHED, passed.unmatched))
-        return whole[KEY][passed.unfit].unique()
+        return whole[KEY][passed.for_rows].unique()
 
 
 class EnrichOperator(WaitingOperator):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
+from millwheel.core.model.names import NO_WORKER, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MIN_TIME
 from millwheel.engine.queries.model import (
@@ -214,7 +214,7 @@ class Answering:
             return QueryError("unavailable", "the key's shard is being divided; ask again")
         if serving is not None and entry.next_owner:
             return Elsewhere(entry.next_owner, for_now=True)
-        if stale and not entry.owner and entry.standby not in (NOBODY, self.me):
+        if stale and not entry.owner and entry.standby not in (NO_WORKER, self.me):
             return Elsewhere(entry.standby)
         if not entry.owner or entry.owner == self.me:
             return QueryError("unavailable", f"shard {name} is being opened; ask again")

@@ -20,7 +20,7 @@ from millwheel.control.master.tables.planner import Census
 from millwheel.control.master.tables.succession import Situation, successor
 from millwheel.core.model.names import (
     NO_TOKEN,
-    NOBODY,
+    NO_WORKER,
     NodeName,
     ShardName,
     Token,
@@ -269,7 +269,8 @@ class MemoryCluster:
         return RangeTable(
             NodeName(node),
             tuple(
-                ShardEntry(shard_name(node, i), r, NOBODY, NO_TOKEN) for i, r in enumerate(ranges)
+                ShardEntry(shard_name(node, i), r, NO_WORKER, NO_TOKEN)
+                for i, r in enumerate(ranges)
             ),
         )
 

@@ -166,11 +166,11 @@ def test_a_value_that_columns_may_not_have_matters_only_where_the_record_counts(
     fields = {"cost": "int", "size": "int"}
     frame = pl.DataFrame({"cost": [3, 5], "size": [2, 0], "click": [True, False]})
     every, some = calculated(tree, fields, None), calculated(tree, fields, pl.col("click"))
-    assert [frame.select(check).item() for check in every.unfit()] == [False]
-    assert [frame.select(check).item() for check in some.unfit()] == [True]
+    assert [frame.select(check).item() for check in every.exactness_checks()] == [False]
+    assert [frame.select(check).item() for check in some.exactness_checks()] == [True]
     assert frame.select(x=some.or_null())["x"].to_list() == [1.5, None]
     assert frame.select(x=some.or_zero(some.field.cast(pl.Int64)))["x"].to_list() == [1, 0]
 
 
 def test_a_field_needs_no_check() -> None:
-    assert Argument(pl.col("cost"), "float", None).unfit() == []
+    assert Argument(pl.col("cost"), "float", None).exactness_checks() == []

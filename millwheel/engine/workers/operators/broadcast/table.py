@@ -121,9 +121,9 @@ class HeldTable:
             self._reader = as_reader(self._source.source.open(unread[0]))
             self._reader.resume([(self._position, b"")])
         chunk = self._reader.read(self._position, _AT_ONCE)
-        _, unfit = carried(chunk.values, self._source.most_bytes)
+        _, for_rows = carried(chunk.values, self._source.most_bytes)
         for index, value in enumerate(chunk.values):
-            if index not in unfit:
+            if index not in for_rows:
                 self._keep(value)
         if chunk.next_position == self._position and not chunk.finished:
             self._again_at_us = now_us + self._source.source.poll_us

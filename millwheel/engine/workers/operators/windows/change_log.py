@@ -292,15 +292,15 @@ class ChangeLogOperator(GroupedOperator):
             with self._boundary.inside(bundle.count):
                 if back is not None:
                     gone, _ = self._shown(back)
-                parts, unfit = self._shown(new)
+                parts, for_rows = self._shown(new)
         except Inexact:
             # Columns leave before rows: none may leave a version that rows have yet to take back.
             if back is not None:
                 self._emit_in_rows(back, bundle, True)
             self._emit_in_rows(new, bundle)
             return
-        if len(unfit):
-            self._emit_in_rows(new[unfit], bundle)
+        if len(for_rows):
+            self._emit_in_rows(new[for_rows], bundle)
         for part in gone:
             bundle.outputs.produce_columns(replace(part, frame=retractions_of(part.frame)))
         for part in parts:

@@ -182,12 +182,12 @@ class ColumnOutputs:
         try:
             with self._boundary.inside(bundle.count):
                 whole = ColumnBatch("", none, stamps, closed[KEY], plan.results(closed))
-                parts, unfit = self._results.shown(whole)
+                parts, for_rows = self._results.shown(whole)
         except Inexact:
             self._emit_rows(plan, closed, bundle)
             return
-        if len(unfit):
-            self._emit_rows(plan, closed[unfit], bundle)
+        if len(for_rows):
+            self._emit_rows(plan, closed[for_rows], bundle)
         for part in parts:
             bundle.outputs.produce_columns(part)
 

@@ -18,7 +18,7 @@ OPTIONS = {"brokers": "127.0.0.1:1", "topic": "out"}
 
 
 def test_exactly_once_needs_the_name_of_its_root() -> None:
-    with pytest.raises(SetupError, match=r"does not know which root.*identity\.json"):
+    with pytest.raises(SetupError, match=r"lacks its root's identity.*identity\.json"):
         build_kafka_sink(OPTIONS, "").open("sink.out-0", 1)
     build_kafka_sink(OPTIONS, "p-1").open("sink.out-0", 1)
     build_kafka_sink({**OPTIONS, "guarantee": "at_least_once"}, "").open("sink.out-0", 1)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from millwheel.control.master.tables.holdings import facts_of
-from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.names import NO_WORKER, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 
@@ -17,11 +17,15 @@ def entry(number: int, owner: WorkerName, **more: object) -> ShardEntry:
 
 def test_owners_ancestors_and_burdens() -> None:
     old = (Ancestor(W2, Token(1), 10, -1),)
-    shards = (entry(0, W0), entry(1, NOBODY, lineage=old), entry(2, W0, next_owner=W1, standby=W1))
+    shards = (
+        entry(0, W0),
+        entry(1, NO_WORKER, lineage=old),
+        entry(2, W0, next_owner=W1, standby=W1),
+    )
     facts = facts_of(RangeTable(NodeName("n"), shards))
-    assert facts.owners == {W0, NOBODY}
+    assert facts.owners == {W0, NO_WORKER}
     assert facts.mentioned == {W0, W2}
-    assert facts.burdens == {W0: 1, W1: 1, NOBODY: 1}
+    assert facts.burdens == {W0: 1, W1: 1, NO_WORKER: 1}
     assert (facts.moving, facts.changing) == (1, True)
     assert facts.followed == (shards[2],)
 

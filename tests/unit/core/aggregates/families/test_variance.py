@@ -41,7 +41,9 @@ def column_form(
 def grouped(made: ColumnAggregate, values: list[Any], kind: Any) -> pl.DataFrame:
     frame = pl.DataFrame({"f": pl.Series(values, dtype=kind)})
     assert all(
-        frame.select(each.alias(str(index)) for index, each in enumerate(made.unfit())).row(0)
+        frame.select(
+            each.alias(str(index)) for index, each in enumerate(made.exactness_checks())
+        ).row(0)
     )
     return (
         frame.with_columns(made.staged())
@@ -89,14 +91,16 @@ def test_floats_whose_squares_columns_cannot_hold_are_noticed(value: float) -> N
     made = column_form("float")
     frame = pl.DataFrame({"f": [1.0, value]})
     assert not all(
-        frame.select(each.alias(str(index)) for index, each in enumerate(made.unfit())).row(0)
+        frame.select(
+            each.alias(str(index)) for index, each in enumerate(made.exactness_checks())
+        ).row(0)
     )
 
 
 @pytest.mark.parametrize("value", [2**47 + 1, -(2**63)])
 def test_whole_numbers_whose_squares_columns_cannot_hold_are_noticed(value: int) -> None:
     made = column_form("int")
-    assert not pl.DataFrame({"f": [1, value]}).select(made.unfit()).item()
+    assert not pl.DataFrame({"f": [1, value]}).select(made.exactness_checks()).item()
 
 
 @pytest.mark.parametrize(

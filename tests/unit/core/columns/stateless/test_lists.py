@@ -79,7 +79,7 @@ def test_each_entry_of_a_list_becomes_what_it_becomes_in_rows(
         for key, row in zip(part.keys.to_list(), part.frame.to_dicts(), strict=True):
             found[key].append(row)
     for number, row in enumerate(frame.to_dicts()):
-        fits = number not in passed.unfit
+        fits = number not in passed.for_rows
         assert repr(found[number]) == repr(list(apply(row)) if fits else []), row
 
 

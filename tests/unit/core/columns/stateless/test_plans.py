@@ -109,7 +109,7 @@ def test_what_fits_becomes_what_it_becomes_in_rows(rows: list[dict[str, Any]]) -
     }
     apply = compile_steps(STEPS, _no_function)
     for number, row in enumerate(rows):
-        if number in passed.unfit:
+        if number in passed.for_rows:
             continue
         results = list(apply(row))
         assert repr(results) == repr([found[number]] if number in found else []), row
@@ -122,7 +122,7 @@ def test_records_that_an_expression_fails_for_do_not_fit() -> None:
     passed = plan.passed(
         ColumnBatch("in", np.arange(3), np.arange(3), frame["i"].alias("key"), frame)
     )
-    assert passed.unfit.tolist() == [1]
+    assert passed.for_rows.tolist() == [1]
     with pytest.raises(RecordError):
         list(compile_steps([make({"q": "1 / i"})], _no_function)({"i": 0}))
 
@@ -200,7 +200,7 @@ def test_a_field_that_decides_must_not_be_null_and_one_compared_with_null_may() 
     frame = pl.DataFrame({"b": [True, None, False], "s": ["a", None, "c"]})
     keys = pl.Series("key", [1, 2, 3])
     batch = ColumnBatch("in", np.arange(3), np.arange(3), keys, frame)
-    for text, unfit, kept in (
+    for text, for_rows, kept in (
         ("b", [1], [1]),
         ("s != null", [], [1, 3]),
         ("s is null", [], [2]),
@@ -210,7 +210,7 @@ def test_a_field_that_decides_must_not_be_null_and_one_compared_with_null_may() 
         plan = stateless_plan(spec(keep(text)), {"b": "bool", "s": "str"}, compile_expression)
         assert isinstance(plan, StatelessPlan), text
         passed = plan.passed(batch)
-        assert passed.unfit.tolist() == unfit, text
+        assert passed.for_rows.tolist() == for_rows, text
         assert [key for part in passed.parts for key in part.keys.to_list()] == kept, text
 
 
@@ -260,7 +260,7 @@ def test_fields_within_fields_become_what_they_become_in_rows(
     language = BUILT_IN if compiled is compile_expression else SQL
     apply = compile_steps(steps, _no_function, language)
     for number, row in enumerate(rows):
-        if number not in passed.unfit:
+        if number not in passed.for_rows:
             assert list(apply(row)) == ([found[number]] if number in found else []), row
 
 

@@ -56,8 +56,8 @@ def test_what_fits_is_shown_as_in_rows(fields: dict[str, Any], rows: list[dict[s
     passed = ResultColumns(spec(**fields), compile_expression).passed(results(rows))
     assert passed is not None
     shown = shown_by(spec(**fields), compile_expression)
-    unfit = {*passed.unfit.tolist()}
-    want = [(at, shown(dict(row))) for at, row in enumerate(rows) if at not in unfit]
+    for_rows = {*passed.for_rows.tolist()}
+    want = [(at, shown(dict(row))) for at, row in enumerate(rows) if at not in for_rows]
     for stream in ("out", "copy"):
         found = [
             (at, row)
@@ -73,7 +73,7 @@ def test_a_result_of_which_nothing_can_be_made_does_not_fit() -> None:
     rows = [{"k": "a", "n": n, "most": 1.0, "all": []} for n in (1, 0, 2)]
     passed = ResultColumns(made, compile_expression).passed(results(rows))
     assert passed is not None
-    assert passed.unfit.tolist() == [1]
+    assert passed.for_rows.tolist() == [1]
     with pytest.raises(RecordError):
         shown_by(made, compile_expression)(rows[1])
 

@@ -49,7 +49,7 @@ def test_results_have_the_keys_and_times_of_their_records_in_their_order() -> No
     )
     plan = StatelessPlan((kept, made), (Way("a"), Way("b")), {"x": "float", "c": "int"}, (), False)
     passed = plan.passed(batch(NUMBERS))
-    assert passed.unfit.tolist() == [1]
+    assert passed.for_rows.tolist() == [1]
     assert [part.stream for part in passed.parts] == ["a", "b"]
     for part in passed.parts:
         assert part.frame.to_dicts() == [{"x": 0.5, "c": 1}, {"x": float("inf"), "c": 1}]
