@@ -81,7 +81,9 @@ def test_clients_write_and_get_texts(asked: Any) -> None:
     assert get_reply(answer, 2) == b"$5\r\n17.30\r\n"
 
 
-@pytest.mark.parametrize(("key", "why"), [("a", "is not a number"), ("1.001", "more than 2 digits")])
+@pytest.mark.parametrize(
+    ("key", "why"), [("a", "is not a number"), ("1.001", "more than 2 digits")]
+)
 def test_a_key_that_is_no_decimal_is_refused(key: str, why: str, asked: Any) -> None:
     with pytest.raises(QueryError, match=why) as error:
         Catalog.of(asked.spec).plan(f"k:{key}:1h".encode())
