@@ -163,6 +163,23 @@ def test_a_record_that_comes_by_two_ways_may_be_one_bundle_or_two(also: str, lev
     assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is level
 
 
+@pytest.mark.parametrize(
+    ("step", "level"),
+    [
+        pytest.param("flat_map: callbacks:doubled", Level.NOTHING, id="several results"),
+        pytest.param("map: callbacks:common", Level.ALL, id="one result"),
+    ],
+)
+def test_the_results_of_one_record_are_one_bundle(step: str, level: Level) -> None:
+    yaml = HITS.replace("c: ", f"f: {{input: {{hits: {{key: k}}}}, {step}, output: f}}\n  c: ")
+    yaml += (
+        "{input: {f: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, trigger: {repeat: "
+        "{after_count: 3}}, accumulation: discarding, output: c}\n"
+    )
+    case = Case(1, yaml, (ONE, *THEN), now=NOW)
+    assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is level
+
+
 def test_dead_letters_may_come_twice_where_productions_may() -> None:
     weak = (
         HITS + "{input: {hits: {key: k}}, steps: [{filter: x > 0}], delivery: at_least_once,"
