@@ -22,10 +22,12 @@ from tests.way import way
 @pytest.mark.parametrize("micro", MICROS, ids=lambda micro: micro.name)
 def test_it_costs_no_more_than_the_baseline_allows(micro: Micro) -> None:
     limit = allowed()[micro.name]
-    # A neighbour on the same core may spoil one measurement, not three; a regression spoils all.
-    found = min(ratio(micro), *(ratio(micro) for _ in range(2)))
-    assert found <= limit, (
-        f"{micro.name} costs {found:.2f} reference loops, allowed are {limit:.2f}"
+    # A neighbour on the same core may spoil some measurements, not five; a regression spoils all.
+    found = [ratio(micro)]
+    while min(found) > limit and len(found) < 5:
+        found.append(ratio(micro))
+    assert min(found) <= limit, (
+        f"{micro.name} costs {min(found):.2f} reference loops, allowed are {limit:.2f}"
     )
 
 
