@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from millwheel.adapters.ports import Manifest
+from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.codec import FULL_STOP, Commit, decode_commit
 from millwheel.core.formats.store_layout import CHANNEL
 from millwheel.core.model.names import producer_of
@@ -18,6 +21,7 @@ from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec
 from millwheel.core.pipeline.work import SlicesSpec
+from millwheel.core.windows.panes import RETRACTION_FIELD, Accumulation
 from millwheel.engine.workers.delivery.high_water_marks import (
     HighWaterMarks,
     decode_high_water_marks,
@@ -139,6 +143,9 @@ class WatermarksNeverPassPendingWork:
     So it is with a timer that a callback sets for a time that has passed (docs/pipeline.md): what
     its call makes may be as early as the timer. Not so where the watermark has passed timers that
     waited before.
+
+    A record that takes back a version of a change log has that version's time (docs/pipeline.md),
+    and what is made of it may be as early. The new version may not.
     """
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
@@ -148,6 +155,9 @@ class WatermarksNeverPassPendingWork:
             name
             for name, node in graph.nodes.items()
             if node.computation is not None and node.computation.is_change_log
+        )
+        self._takes_back = frozenset(
+            name for name in self._takes_late if _takes_back(graph.nodes[name])
         )
         self.published: dict[str, int] = {}
         self._silent: set[str] = set()
@@ -181,6 +191,9 @@ class WatermarksNeverPassPendingWork:
                 self._overtake(identity.node, earliest)
                 continue
             if feeder not in self._held:  # no watermark of it is promised
+                continue
+            if feeder in self._takes_back and _earliest_version(arrival.batch) >= published:
+                self._overtake(identity.node, earliest)
                 continue
             self._model.doubtful[store_key] = (
                 f"watermarks never pass pending work: {feeder} is at {published}, but"
@@ -230,6 +243,24 @@ def _fires_late(node: Node) -> bool:
     work = None if own is None else own.windowed
     return work is not None and (
         work.firing.allowed_lateness_us > 0 or work.firing.late == "refire"
+    )
+
+
+def _takes_back(node: Node) -> bool:
+    own = node.computation
+    return own is not None and own.firing.accumulation == Accumulation.RETRACTING.value
+
+
+def _earliest_version(batch: AnyBatch) -> int:
+    """The earliest time of the records that take nothing back."""
+    rows = batch.rows()
+    return min(
+        (
+            at
+            for at, value in zip(rows.timestamps, rows.values, strict=True)
+            if RETRACTION_FIELD.encode() not in msgspec.msgpack.encode(value)
+        ),
+        default=IDLE_TIME,
     )
 
 
