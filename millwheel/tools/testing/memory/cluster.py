@@ -108,6 +108,8 @@ class MemoryCluster:
         self._lives = 0
         self._workers: dict[str, MemoryWorker] = {}
         self._tables: dict[str, RangeTable] = {}
+        self._sealed: set[WorkerName] = set()
+        """The dead whose journals are kept."""
         self._orders: list[ReplayOrder] = []
         self._injector = InjectorState()
         self._start()
@@ -215,6 +217,7 @@ class MemoryCluster:
             self._injector.handle(iev.Disconnected(connection))
         journals = self.storage.journals()
         ends = {WorkerName(name): journals.seal(name) for name in dead}
+        self._sealed.update(ends)
         self._start(ends)
         named = {
             ancestor.incarnation
@@ -222,9 +225,9 @@ class MemoryCluster:
             for e in table.shards
             for ancestor in e.lineage
         }
-        for name in journals.incarnations():
-            if name not in named and name not in self._workers:
-                journals.collect(name)
+        for name in self._sealed - named:
+            journals.collect(name)
+        self._sealed &= named
 
     def _start(self, dead: Mapping[WorkerName, int] | None = None) -> None:
         self._since = 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from millwheel.adapters.spaces.files import FileIdentity
 
@@ -76,6 +75,7 @@ class MemoryDisk:
     def __init__(self, room: int = UNLIMITED) -> None:
         self.room = room
         self._root = _Folder()
+        self._known: dict[str, _Folder] = {}  # folders by path, since the last one went
         self._fds: dict[int, _File] = {}
         self._numbers = 0
 
@@ -87,23 +87,31 @@ class MemoryDisk:
         self._fds.clear()
         if not lose_unsynced:
             return
-        for folder in list(self._folders(self._root)):
-            folder.crash(choose)
-        for file in {file.inode: file for file in self._files(self._root)}.values():
-            synced = _written_over(file.synced, bytes(file.data[: len(file.synced)]), choose)
-            tail = bytes(file.data[len(file.synced) :])
-            file.data = bytearray(synced + tail[: choose(len(tail))])
-            file.synced = bytes(file.data)
+        self._known.clear()
+        # With nothing to choose, what is synced is left alone: most of an old disk is.
+        every = choose is not nothing
+        for folder in self._folders():
+            if every or folder.pending:
+                folder.crash(choose)
+        for file in {file.inode: file for file in self._files()}.values():
+            if every or file.data != file.synced:
+                synced = _written_over(file.synced, bytes(file.data[: len(file.synced)]), choose)
+                tail = bytes(file.data[len(file.synced) :])
+                file.data = bytearray(synced + tail[: choose(len(tail))])
+                file.synced = bytes(file.data)
 
-    def _folders(self, folder: _Folder) -> Iterator[_Folder]:
-        yield folder
-        for node in folder.entries.values():
-            if isinstance(node, _Folder):
-                yield from self._folders(node)
+    def _folders(self) -> list[_Folder]:
+        """All folders, each before those in it."""
+        folders, rest = [], [self._root]
+        while rest:
+            folder = rest.pop()
+            folders.append(folder)
+            rest += [node for node in folder.entries.values() if type(node) is _Folder][::-1]
+        return folders
 
-    def _files(self, root: _Folder) -> Iterator[_File]:
-        for folder in self._folders(root):
-            yield from (node for node in folder.entries.values() if isinstance(node, _File))
+    def _files(self) -> Iterator[_File]:
+        for folder in self._folders():
+            yield from (node for node in folder.entries.values() if type(node) is _File)
 
     # --- names
 
@@ -121,6 +129,7 @@ class MemoryDisk:
             raise _error(errno.ENOTEMPTY, path)
         folder, name = self._entry_of(path)
         folder.drop(name)
+        self._known.clear()
 
     def sync_dir(self, path: str) -> None:
         self._folder(path).sync()
@@ -234,10 +243,7 @@ class MemoryDisk:
         return len(self._fds)
 
     def _used(self) -> int:
-        return sum(
-            len(file.data)
-            for file in {file.inode: file for file in self._files(self._root)}.values()
-        )
+        return sum(len(file.data) for file in {file.inode: file for file in self._files()}.values())
 
     def _opened(self, fd: int) -> _File:
         file = self._fds.get(fd)
@@ -246,20 +252,21 @@ class MemoryDisk:
         return file
 
     def _node(self, path: str) -> _File | _Folder:
-        node: _File | _Folder = self._root
-        for part in _parts(path):
-            if not isinstance(node, _Folder):
-                raise _error(errno.ENOTDIR, path)
-            child = node.entries.get(part)
-            if child is None:
-                raise _error(errno.ENOENT, path)
-            node = child
+        parent, _, name = path.rpartition("/")
+        if not name:
+            return self._folder(parent) if parent else self._root
+        node = self._folder(parent).entries.get(name)
+        if node is None:
+            raise _error(errno.ENOENT, path)
         return node
 
     def _folder(self, path: str) -> _Folder:
-        node = self._node(path)
-        if not isinstance(node, _Folder):
-            raise _error(errno.ENOTDIR, path)
+        node = self._known.get(path)
+        if node is None:
+            node = self._node(path)
+            if not isinstance(node, _Folder):
+                raise _error(errno.ENOTDIR, path)
+            self._known[path] = node
         return node
 
     def _file(self, path: str) -> _File:
@@ -281,11 +288,6 @@ def _written_over(synced: bytes, written: bytes, choose: Choice) -> bytes:
     changed = [at for at, (old, new) in enumerate(zip(synced, written, strict=False)) if old != new]
     length = changed[0] + choose(changed[-1] + 1 - changed[0])
     return written[:length] + synced[length:]
-
-
-@lru_cache(maxsize=10_000)
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(filter(None, path.split("/")))
 
 
 def _error(number: int, where: str) -> OSError:
