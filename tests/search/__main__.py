@@ -63,10 +63,8 @@ def main() -> int:
 
 def _mutations(jobs: int) -> int:
     """Put each known mistake into the code and look for it."""
-    from tests.search import mutations
-    from tests.search.mistakes import MUTATIONS
+    from tests.search.mutations import MUTATIONS
 
-    assert mutations
     missed = 0
     with ProcessPoolExecutor(jobs) as pool:
         for name, seed, told in pool.map(_caught, MUTATIONS):
@@ -79,10 +77,8 @@ def _mutations(jobs: int) -> int:
 
 
 def _caught(name: str) -> tuple[str, int, str]:
-    from tests.search import mutations
-    from tests.search.mistakes import MUTATIONS
+    from tests.search.mutations import MUTATIONS
 
-    assert mutations
     logging.disable(logging.CRITICAL)
     found = MUTATIONS[name].caught()
     return (name, -1, "") if found is None else (name, found.case.seed, str(found))

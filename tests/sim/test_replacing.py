@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.search import mutations as of_search
+from tests.sim import mutations as of_simulator
 from tests.sim.replacing import replaced
 
 
@@ -42,3 +44,13 @@ def test_what_a_replacement_raises_on_purpose_or_calls_is_none() -> None:
         right = owner()
         with replaced(right, "work", wrong), pytest.raises((AttributeError, ValueError)):
             right.work(1)
+
+
+@pytest.mark.parametrize("mistakes", [of_simulator.MUTATIONS, of_search.MUTATIONS])
+def test_each_deliberate_mistake_fits_the_code(mistakes: Any) -> None:
+    for name, mutation in mistakes.items():
+        try:
+            with mutation.make():
+                pass
+        except AttributeError as ex:
+            pytest.fail(f"{name} replaces what is not there any more: {ex}")
