@@ -140,7 +140,7 @@ class CsvRows:
 
 def safe_cell(value: Any) -> Any:
     """As :func:`cell`; a text that a spreadsheet would take for a formula gets an apostrophe in
-    front, by which spreadsheets recognise a text. Numbers do not need one."""
+    front, by which spreadsheets recognize a text. Numbers do not need one."""
     content = cell(value)
     risky = (
         type(content) is str

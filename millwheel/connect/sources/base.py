@@ -178,7 +178,7 @@ class Reader(ABC):
         """Return up to about ``max_records`` records after ``position`` (0: the start).
 
         The same position must give the same records with the same positions whenever it is read
-        again. Consumers recognise duplicates by position, so a record whose position changes is
+        again. Consumers recognize duplicates by position, so a record whose position changes is
         lost or counted twice. Never wait for new input: return an empty, unfinished chunk when
         there is none now. Raises SetupError when the partition cannot be read, ExhaustedError when
         it cannot be read at the moment, for example for lack of file descriptors; then it is

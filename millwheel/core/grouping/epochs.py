@@ -1,7 +1,7 @@
 """How the keys of one partition are divided, by position: epochs, each with tables that are
 committed before their use.
 
-A new owner reads again from a committed position, and consumers recognise applied records by their
+A new owner reads again from a committed position, and consumers recognize applied records by their
 position. So a record must reach the instance that it reached before. An epoch has the tables for
 the records between two positions. Nothing beyond the last epoch has ever been sent, so the next one
 may be decided by any counts and measurements up to then, also by an owner that has none; and an

@@ -154,7 +154,7 @@ def _why_not_read(stream: StreamSpec | None) -> str:
     assert stream.source is not None
     if stream.source.kind == "injection":
         return "records are injected one by one"
-    return "copies are recognised by the ids of records" if stream.id else ""
+    return "copies are recognized by the ids of records" if stream.id else ""
 
 
 def _why_apart(first: ComputationSpec | None, second: ComputationSpec) -> str:

@@ -1,7 +1,7 @@
 """The ids of weak productions, made in one place. Pure.
 
 A weak production leaves its worker before the commit that contains it. After a crash the step runs
-again, perhaps in other bundles, and consumers recognise a production that they have already applied
+again, perhaps in other bundles, and consumers recognize a production that they have already applied
 by its id. So an id must be
 
 - unique: no two productions of a computation ever share one, or the second is dropped as a copy of

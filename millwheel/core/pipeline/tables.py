@@ -11,7 +11,7 @@ becomes
     former rows, and rows
 
 So consumers get each change once, however often its event comes. An id of the stream would
-recognise copies of events, as the table does; it would also take the two parts of an update for
+recognize copies of events, as the table does; it would also take the two parts of an update for
 copies.
 
 A stream with ``table: {key: id}`` is planned likewise. An enrichment with it reads events.NAME: it
@@ -275,7 +275,7 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
     )
     own = InputSpec(other.stream, replace(OWN_KEY, copies=copies))
     broadcast = replace(work.broadcast, copies=copies, by=other.key)
-    # Deletions are recognised before the table is copied.
+    # Deletions are recognized before the table is copied.
     work = replace(work, stream=name, of=of, broadcast=broadcast, upserts=False, delete="")
     yield replace(
         whole,

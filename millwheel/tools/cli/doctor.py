@@ -44,7 +44,7 @@ _SLOW_SYNC_S = 0.01
 reach."""
 _FILES = 4096  # open files: sockets to all workers, and the stores of large shards
 _MEMORY_BYTES = 1 << 30  # for a driver, its services and two workers
-_UNSYNCHRONISED = 5  # Fixed: TIME_ERROR of adjtimex(2)
+_UNSYNCHRONIZED = 5  # Fixed: TIME_ERROR of adjtimex(2)
 _CONNECT_S = 3.0  # for a server that is there to take a connection
 
 
@@ -143,13 +143,13 @@ def _clock() -> Diagnosis:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     except (OSError, AttributeError):
         return Diagnosis(
-            "clock", NOTE, "this system does not report whether its clock is synchronised"
+            "clock", NOTE, "this system does not report whether its clock is synchronized"
         )
-    if state == _UNSYNCHRONISED:
-        words = "not synchronised: run chrony or systemd-timesyncd, above all with several machines"
+    if state == _UNSYNCHRONIZED:
+        words = "not synchronized: run chrony or systemd-timesyncd, above all with several machines"
         return Diagnosis("clock", NOTE, words)
     return (
-        Diagnosis("clock", GOOD, "synchronised")
+        Diagnosis("clock", GOOD, "synchronized")
         if state >= 0
         else Diagnosis("clock", NOTE, "it cannot be asked")
     )

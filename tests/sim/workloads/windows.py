@@ -404,7 +404,7 @@ class Trickling(Grouped):
 
     def spec(self) -> PipelineSpec:
         whole = super().spec()
-        # With fewer shards several instances lie in one, which recognises a record whatever its
+        # With fewer shards several instances lie in one, which recognizes a record whatever its
         # instance.
         mine = tuple(
             replace(each, shards=self.instances)

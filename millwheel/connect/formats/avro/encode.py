@@ -130,7 +130,7 @@ class AvroWriting:
 
     def _tag(self, branch: Schema) -> str | None:
         """The tag that names a value's branch to fastavro; None for arrays, maps and null, which it
-        recognises."""
+        recognizes."""
         kind = branch if isinstance(branch, str) else branch["type"]
         if isinstance(branch, str) and branch in self._names:
             return branch

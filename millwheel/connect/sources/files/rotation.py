@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 GENERATION = 1 << 48
 """Positions without a note have an earlier form: those of the n-th file under a name began at n
 times this."""
-# Fixed: of a file's beginning, by which a rotated file is recognised; notes are stored
+# Fixed: of a file's beginning, by which a rotated file is recognized; notes are stored
 _CHECKED_BYTES = 256
 _LEAP = 1 << 40
 """A dead reader may have sent up to this many bytes beyond the committed position, and once the
@@ -329,7 +329,7 @@ class _NamedFile:
 
     def find(self, mark: FileMark) -> int | None:
         """Open a file, under any name in its folder. The bytes read so far are checked,
-        because a file system reuses the inode of a deleted file; an empty file is recognised by its
+        because a file system reuses the inode of a deleted file; an empty file is recognized by its
         name only."""
         for path in self._names(mark.identity):
             try:

@@ -1,5 +1,5 @@
 """approx_count_distinct: HyperLogLog sketches of Apache DataSketches. The accumulator is the
-serialised sketch.
+serialized sketch.
 
 In columns each group has the coupons of its values, or the registers that these make. A value's
 *coupon* is its form in DataSketches' HyperLogLog: 26 bits of an address, and above them the number

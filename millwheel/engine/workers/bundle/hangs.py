@@ -52,7 +52,7 @@ has its own call."""
 
 class Hang(msgspec.Struct, frozen=True):
     """A call that did not return, or a death: then ``ended`` describes how the worker ended.
-    ``mark`` identifies its input (b"": it cannot be recognised again, or more than one was in
+    ``mark`` identifies its input (b"": it cannot be recognized again, or more than one was in
     progress), ``where`` is the line of the user's code. A death concerns ``records`` of the shards
     that have keys from ``lo`` to ``hi`` (hexadecimal)."""
 

@@ -136,7 +136,7 @@ def why_never_grouped(stream: str, spec: PipelineSpec) -> str:
         return "dead letters are looked at one by one"
     if spec.tracing is not None:
         return "records are traced"
-    return "copies are recognised by the id of a record" if spec.stream(stream).id else ""
+    return "copies are recognized by the id of a record" if spec.stream(stream).id else ""
 
 
 def whole(batch: B) -> B:

@@ -65,7 +65,7 @@ class ChosenInstances:
 
 @dataclass(frozen=True, slots=True)
 class StoredInstances:
-    """The noted instances of a batch with these numbers: a consumer recognises a production only
+    """The noted instances of a batch with these numbers: a consumer recognizes a production only
     where it was sent before."""
 
     seqs: Numbers

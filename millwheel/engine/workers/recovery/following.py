@@ -8,7 +8,7 @@ over without replay.
 
 A follower never holds a commit that the lineage does not:
 :meth:`millwheel.adapters.ports.Journals.follow` shows only groups that any seal will count. It is
-an optimisation: after any fault (a gap because segments were collected, an owner in between,
+an optimization: after any fault (a gap because segments were collected, an owner in between,
 damage) it is dropped and made anew, and a shard without one is recovered as always.
 
 Rounds are for one thread; the other methods are for any.

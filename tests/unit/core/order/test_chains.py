@@ -93,7 +93,7 @@ def test_nothing_with_ids_or_functions_is_chained_behind_a_source(tmp_path: Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{__name__}.HEAD", named)
         found = chains(tmp_path, first)
-    assert found.why_not["a"] == "copies are recognised by the ids of records"
+    assert found.why_not["a"] == "copies are recognized by the ids of records"
 
 
 APART = {

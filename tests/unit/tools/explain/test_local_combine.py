@@ -38,7 +38,7 @@ SAID = {
         "sinks:\n",
         "sinks:\n  events: {files: {path: copy}}\n",
     ),
-    NO + "copies are recognised by the id of a record": (
+    NO + "copies are recognized by the id of a record": (
         "timestamp: at",
         "timestamp: at\n    id: ad",
     ),
