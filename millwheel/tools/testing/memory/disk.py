@@ -261,12 +261,13 @@ class MemoryDisk:
         return node
 
     def _folder(self, path: str) -> _Folder:
-        node = self._known.get(path)
-        if node is None:
-            node = self._node(path)
-            if not isinstance(node, _Folder):
-                raise _error(errno.ENOTDIR, path)
-            self._known[path] = node
+        known = self._known.get(path)
+        if known is not None:
+            return known
+        node = self._node(path)
+        if not isinstance(node, _Folder):
+            raise _error(errno.ENOTDIR, path)
+        self._known[path] = node
         return node
 
     def _file(self, path: str) -> _File:
