@@ -193,17 +193,13 @@ def test_dead_letters_may_come_twice_where_productions_may() -> None:
     ] == [{"c"}, set()]
 
 
-def test_last_panes_behind_a_side_come_as_the_windows_before_moved_the_time() -> None:
-    side = "{input: hits, window: {tumbling: 9s}, aggregate: {n: count}, late: {side: late_b}}"
-    yaml = HITS.replace("  c: ", f"  b: {side[:-1]}, output: b}}\n  c: ") + (
-        "{input: INPUT, window: {tumbling: 10s}, aggregate: {n: count}, trigger: never,"
-        " allowed_lateness: 1m, output: c}\n"
-    )
-    behind = yaml.replace("INPUT", "{hits: {key: k}, late_b: {key: k}}")
-    alone = yaml.replace("INPUT", "{hits: {key: k}}")
+def test_last_panes_of_windows_come_as_steps_and_bundles_have_it() -> None:
+    yaml = HITS + "{input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}"
+    again = yaml + ", trigger: never, allowed_lateness: 1m, output: c}\n"
+    once = yaml + ", output: c}\n"
     for way in ("divided", "uncached"):
-        assert _facts(behind, way, ONE, *THEN, stated=True).order is Order.NONE
-        assert _facts(alone, way, ONE, *THEN, stated=True).order is Order.KEY
+        assert _facts(again, way, ONE, *THEN, stated=True).order is Order.NONE
+        assert _facts(once, way, ONE, *THEN, stated=True).order is Order.KEY
 
 
 SILENCE = Clock(NOW + 20 * SECOND)

@@ -48,18 +48,9 @@ def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, 
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
     # windows.md, Triggers, 4: "the order of the last panes of different windows of a key depends on
-    # the steps of the watermark". A bundle fires some of the timers that a step has made due, and
-    # the next one may have the next step's watermark. A crash may come when one of several streams
-    # has ended, and the others have not. The watermark of a side of late records moves as the
-    # windows before it fire.
-    stepping = any(
-        given.stream == each.late_side for each in spec.computations for given in c.inputs
-    )
-    collected = (
-        bool(c.firing.allowed_lateness_us)
-        and c.firing.trigger is not None
-        and (free.bundling or free.crashing or stepping or not base.paced)
-    )
+    # the steps of the watermark". A bundle fires some of the timers that are due at one step (in
+    # the base one), and the next bundle may have the watermark of the next step.
+    collected = bool(c.firing.allowed_lateness_us) and c.firing.trigger is not None
     free_order = isinstance(c.work, JoinSpec) or collected or _at_one_moment(c)
     order = Order.NONE if free_order else Order.KEY
     base = replace(base, keyed=None if c.called else base.keyed)
