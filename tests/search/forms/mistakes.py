@@ -48,7 +48,7 @@ def results_go_on_in_columns_unseen() -> Context:
     return stack
 
 
-@mistake(within=60)
+@mistake(within=60, first=8)
 def windows_behind_global_wrap() -> Context:
     """The bounds of windows around the last instant are computed in 64 bits."""
     return replaced(arrays, "_any_far", lambda function, timestamps: False)
@@ -61,7 +61,7 @@ def a_key_apart_comes_back_at_once() -> Context:
     return replaced(KeysInRows, "add", lambda self, keys: None)
 
 
-@mistake(within=40)
+@mistake(within=40, first=6)
 def steps_go_on_with_what_does_not_fit() -> Context:
     """Columns have the result of a step also where it is null, or does not fit 64 bits."""
 
@@ -71,7 +71,7 @@ def steps_go_on_with_what_does_not_fit() -> Context:
     return replaced(ColumnStep, "fitting", wrong)
 
 
-@mistake(within=3, first=113)
+@mistake(within=3, first=115)
 def a_field_of_a_record_that_is_missing_is_null() -> Context:
     """A join without a partner has no record there, of which a step reads a field: that is no
     null that it could pass on."""
@@ -84,7 +84,7 @@ def fields_in_another_order_are_taken_for_alike() -> Context:
     return replaced(beside, "_fields_of", lambda values, declared: list(values[0]))
 
 
-@mistake(within=3, first=25)
+@mistake(within=3, first=26)
 def columns_do_not_ask_whether_a_result_is_left_out() -> Context:
     """``having`` is for results in rows alone."""
 
@@ -95,7 +95,7 @@ def columns_do_not_ask_whether_a_result_is_left_out() -> Context:
     return replaced(results, "result_plan", wrong)
 
 
-@mistake(within=4, first=230)
+@mistake(within=4, first=231)
 def what_an_array_function_refuses_is_null() -> Context:
     """Columns take the null in place of a value that is not known for a value."""
 
@@ -107,7 +107,7 @@ def what_an_array_function_refuses_is_null() -> Context:
     return replaced(ArrayFunction, "_computed", wrong)
 
 
-@mistake(within=3, first=44)
+@mistake(within=3, first=45)
 def a_value_that_stands_for_null_is_taken() -> Context:
     """What is computed in place of null, so that nothing fails, becomes the result."""
 
@@ -118,7 +118,7 @@ def a_value_that_stands_for_null_is_taken() -> Context:
     return replaced(Scope, "strict", wrong)
 
 
-@mistake(within=40)
+@mistake(within=40, first=35)
 def texts_of_times_lose_their_fraction_in_columns() -> Context:
     """The fast way to many times reads whole seconds only."""
 

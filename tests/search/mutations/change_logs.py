@@ -122,7 +122,7 @@ def rows_do_not_know_what_columns_have_said() -> Context:
     return replaced(ChangeLogMachine, "on_fired", wrong)
 
 
-@mistake(within=4, features="versions_in_columns", variants="crashes")
+@mistake(within=4, features="versions_in_columns", variants="crashes", first=10)
 def groups_in_columns_are_gone_with_the_worker() -> Context:
     """The next owner begins with nothing."""
 
@@ -133,7 +133,7 @@ def groups_in_columns_are_gone_with_the_worker() -> Context:
     return replaced(LastingGroups, "restore", wrong)
 
 
-@mistake(within=4, features="versions_in_columns", variants="large large-crashes")
+@mistake(within=4, features="versions_in_columns", variants="large large-crashes", first=3)
 def keys_in_rows_begin_anew_in_columns() -> Context:
     """Nobody asks which keys are in rows. (Some have left the columns.)"""
 

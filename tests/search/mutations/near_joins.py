@@ -58,7 +58,7 @@ def what_columns_keep_for_a_join_is_gone_with_the_worker() -> Context:
     return replaced(NearRows, "restore", wrong)
 
 
-@mistake(within=4, features="near_in_columns", first=3, variants="large large-crashes")
+@mistake(within=4, features="near_in_columns", first=6, variants="large large-crashes")
 def keys_that_rows_have_are_joined_in_columns_as_well() -> Context:
     """Nobody asks which keys are in rows. (Some have left the columns.)"""
 
@@ -146,7 +146,7 @@ def what_goes_on_in_rows_forgets_equal_records() -> Context:
     return replaced(RegularJoined, "keep", wrong)
 
 
-@mistake(within=4, features="all_in_columns", first=3, variants="large large-crashes")
+@mistake(within=4, features="all_in_columns", first=6, variants="large large-crashes")
 def a_join_keeps_an_entry_for_a_stream_without_rows() -> Context:
     """What was read is written, whether or not there is anything."""
     right = RegularJoined._store

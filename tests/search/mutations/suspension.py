@@ -60,7 +60,7 @@ def what_a_shortened_bundle_leaves_is_gone() -> Context:
     return replaced(Inbox, "put_back", lambda self, arrivals, count: parted(arrivals, count)[0])
 
 
-@mistake(within=4, features="near_in_columns", variants="little little-crashes", first=16)
+@mistake(within=4, features="near_in_columns", variants="little little-crashes", first=32)
 def a_suspended_record_leaves_out_a_partner_that_is_near() -> Context:
     """It goes on behind the next."""
     right = IntervalJoined.go_on
@@ -72,7 +72,7 @@ def a_suspended_record_leaves_out_a_partner_that_is_near() -> Context:
     return replaced(IntervalJoined, "go_on", wrong)
 
 
-@mistake(within=4, features="join", variants="little little-crashes", first=16)
+@mistake(within=4, features="join", variants="little little-crashes", first=18)
 def a_window_that_waits_begins_again() -> Context:
     """Its cursor is not stored: what it said before the commit is said once more."""
     right = Joined.go_on
@@ -88,7 +88,7 @@ def a_window_that_waits_begins_again() -> Context:
     return replaced(Joined, "go_on", wrong)
 
 
-@mistake(within=4, features="join", variants="little little-crashes", first=16)
+@mistake(within=4, features="join", variants="little little-crashes", first=18)
 def a_window_that_waits_forgets_its_records() -> Context:
     """They are freed with the window, which has closed, before all results are emitted."""
     right = Joined.decode_waiting
