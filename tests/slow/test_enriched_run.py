@@ -119,6 +119,8 @@ def test_records_are_enriched_once_and_alike_while_workers_are_killed(
         assert killed[WORKERS]
 
 
+# Each half of it runs without the other, above and in test_bucket_root.
+@pytest.mark.long
 def test_a_table_is_held_whole_with_a_root_in_an_object_store(
     s3: S3Server, inputs: Path, calm: Counter[str], tmp_path: Path
 ) -> None:

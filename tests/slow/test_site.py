@@ -73,9 +73,16 @@ class Links(HTMLParser):
         self.loads |= {of["src"]} if "src" in of else set()
 
 
-def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
-    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
-    assert len(pages) > 60
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Links]:
+    found = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    assert len(found) > 60
+    return found
+
+
+def test_every_link_and_anchor_of_the_site_leads_somewhere(
+    site: Path, pages: dict[Path, Links]
+) -> None:
     broken = []
     for path, page in pages.items():
         for link in page.links | page.loads:
@@ -91,10 +98,9 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
     assert not broken, broken
 
 
-def test_no_page_asks_another_server_for_anything(site: Path) -> None:
-    for path in site.rglob("*.html"):
-        loads = Links(path.read_text(encoding="utf-8")).loads
-        assert not [each for each in loads if re.match(r"(https?:)?//", each)], path
+def test_no_page_asks_another_server_for_anything(site: Path, pages: dict[Path, Links]) -> None:
+    for path, page in pages.items():
+        assert not [each for each in page.loads if re.match(r"(https?:)?//", each)], path
     for path in site.rglob("*.css"):
         loaded = re.findall(r"@import[^;]+|url\(([^)]*)\)", path.read_text(encoding="utf-8"))
         assert not [
