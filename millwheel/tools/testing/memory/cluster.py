@@ -225,7 +225,7 @@ class MemoryCluster:
             for e in table.shards
             for ancestor in e.lineage
         }
-        for name in self._sealed - named:
+        for name in sorted(self._sealed - named):
             journals.collect(name)
         self._sealed &= named
 
