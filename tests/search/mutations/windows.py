@@ -373,9 +373,8 @@ def windows_that_fire_once_more_after_a_crash() -> Context:
         self: KeptColumns, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int
     ) -> None:
         self._next_number = max(self._next_number, number + 1)
-        self._found(
-            number, level, groups.filter(pl.col("end") > self.late_until(watermark)), MIN_TIME
-        )
+        open_groups = groups.filter(pl.col("end") > self.late_until(watermark))
+        self._take_stored(number, level, open_groups, MIN_TIME)
 
     return replaced(KeptColumns, "restore", wrong)
 
