@@ -80,7 +80,7 @@ def seal_not_looked_for() -> Context:
     return replaced(AppendWriter, "commit", wrong)
 
 
-@mistake(within=5, faults="flip kill", first=2026)
+@mistake(within=3, faults="flip kill", first=2127)
 def damaged_tables_served() -> Context:
     """A table that was restored without reading it is believed when it is read."""
 
@@ -108,7 +108,7 @@ def seal_deleted_by_collection() -> Context:
     return replaced(AppendForm, "collect", wrong)
 
 
-@mistake(within=60, faults="zombie", first=32)
+@mistake(within=20, faults="zombie", first=3)
 @contextmanager
 def seal_not_noticed_when_idle() -> Iterator[None]:
     """A worker that commits nothing never looks whether it was declared dead; nor does it write

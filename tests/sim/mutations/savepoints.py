@@ -21,7 +21,7 @@ def savepoint_of_a_moving_pipeline() -> Context:
     right = SavepointPart._copy
 
     def copy_as_it_is(self: SavepointPart, doing: Any, name: str, shard: Any) -> None:
-        if not len(shard.commits):
+        if not shard.commits.pending:
             doing.order.cut[name] = Standing(shard.identity.token, shard.commits.made)
             right(self, doing, name, shard)
 

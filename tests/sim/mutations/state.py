@@ -99,9 +99,7 @@ def all_that_columns_hold_leaves_at_once() -> Context:
     bundle."""
 
     def wrong(self: Leaving) -> list[Left]:
-        return self.taken_out(
-            [segment.groups[KEY].unique() for segment in self._windows.segments()]
-        )
+        return self.taken_out([segment.groups[KEY].unique() for segment in self._held.segments()])
 
     return replaced(Leaving, "next_part", wrong)
 
