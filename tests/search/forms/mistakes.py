@@ -34,7 +34,7 @@ mistake = MISTAKES.enlist
 
 
 @mistake(within=5, first=189)
-def results_go_on_in_columns_unseen() -> Context:
+def results_go_on_in_columns_unseen() -> Any:
     """Only sources look for nulls: the results of a computation are taken as they are."""
     right = ColumnPlan._check_kinds
 
@@ -91,7 +91,7 @@ def columns_do_not_ask_whether_a_result_is_left_out() -> Context:
     def wrong(spec: Any, fields: Any, compile_expression: Any) -> Any:
         return right(replace(spec, work=replace(spec.work, having="")), fields, compile_expression)
 
-    right = results.result_plan
+    right = results.result_plan  # type: ignore[attr-defined]
     return replaced(results, "result_plan", wrong)
 
 
@@ -126,7 +126,7 @@ def texts_of_times_lose_their_fraction_in_columns() -> Context:
         found = right(texts)
         return None if found is None else found // 1_000_000 * 1_000_000
 
-    right = times.texts_us
+    right = times.texts_us  # type: ignore[attr-defined]
     return replaced(times, "texts_us", wrong)
 
 

@@ -14,7 +14,7 @@ from tests.search.mistakes import Context, mistake, replaced
 @mistake(within=2, features="enrich", variants="divided", first=7)
 def records_do_not_wait_for_the_changes_of_their_copy() -> Context:
     """They get the rows that have come."""
-    right = callbacks.order_buffer
+    right = callbacks.order_buffer  # type: ignore[attr-defined]
 
     def wrong(spec: Any, *rest: Any) -> Any:
         copied = isinstance(spec.work, EnrichSpec) and spec.work.copied
@@ -26,7 +26,7 @@ def records_do_not_wait_for_the_changes_of_their_copy() -> Context:
 @mistake(within=2, features="enrich", variants="divided", first=2)
 def one_copy_gets_no_changes() -> Context:
     """All but the first get them."""
-    right = copies.copy_keys
+    right = copies.copy_keys  # type: ignore[attr-defined]
     return replaced(copies, "copy_keys", lambda number: right(number)[1:])
 
 

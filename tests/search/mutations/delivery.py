@@ -93,7 +93,7 @@ def ids_that_were_forgotten_come_back() -> Context:
 @mistake(within=40, features="id columns copies", variants="bundles together")
 def ids_stay_behind_when_records_become_columns() -> Context:
     """Records that a source reads as columns have no ids, so their copies count again."""
-    right = frames.ColumnBatch
+    right = frames.ColumnBatch  # type: ignore[attr-defined]
 
     def wrong(*parts: Any) -> ColumnBatch:
         return replace(right(*parts), ids=None)

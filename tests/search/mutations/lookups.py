@@ -41,7 +41,7 @@ def the_cache_gives_the_newest_answer_for_every_key() -> Context:
 
     def wrong(self: AnswerCache, name: bytes, now_us: int) -> Any:
         found = right(self, name, now_us)
-        kept = list(self._entries.values())  # type: ignore[attr-defined]
+        kept = list(self._entries.values())
         return kept[-1][1] if kept else found
 
     return replaced(AnswerCache, "get", wrong)

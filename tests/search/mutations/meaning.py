@@ -302,7 +302,7 @@ def windows_go_on_whatever_type_is_made_before_them() -> Context:
 @mistake(within=20, features="times", variants="reference")
 def clocks_of_all_texts_are_those_of_utc() -> Context:
     """The offset that a text says is not taken off."""
-    right = instants.texts_us
+    right = instants.texts_us  # type: ignore[attr-defined]
 
     def wrong(texts: Sequence[str]) -> Any:
         return right([text[:-6] if text[-6:-5] in ("+", "-") else text for text in texts])

@@ -161,7 +161,7 @@ def a_join_keeps_an_entry_for_a_stream_without_rows() -> Context:
 
 def _told(change: Callable[[list[AloneRows]], list[AloneRows]]) -> Context:
     """What stands alone is told otherwise."""
-    right = regular_columns.alone_changes
+    right = regular_columns.alone_changes  # type: ignore[attr-defined]
     return replaced(regular_columns, "alone_changes", lambda *given: change(right(*given)))
 
 
@@ -180,7 +180,7 @@ def nothing_stands_alone_in_columns() -> Context:
 @mistake(within=4, features="alone_in_columns", variants="reference")
 def each_partner_takes_back_what_stands_alone_in_columns() -> Context:
     """Nobody asks whether there was a partner before."""
-    right = regular_columns.alone_changes
+    right = regular_columns.alone_changes  # type: ignore[attr-defined]
 
     def wrong(kind: Any, new: Any, kept: Sequence[pl.DataFrame]) -> list[AloneRows]:
         found: list[AloneRows] = []

@@ -97,7 +97,7 @@ def first_rows_in_columns_are_gone_with_the_worker() -> Context:
 @mistake(within=10, features="first_in_columns", variants="together pairs", first=2)
 def rows_in_older_segments_are_first_rows_still() -> Context:
     """What a newer segment has of a key replaces nothing."""
-    right = segments.newest_of
+    right = segments.newest_of  # type: ignore[attr-defined]
 
     def wrong(keys: Any, kept: Any) -> Any:
         return right(keys, kept[::-1])

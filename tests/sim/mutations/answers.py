@@ -39,7 +39,7 @@ def standby_answers_without_its_newest_commits() -> Context:
     right = FollowedCopies._followed
 
     def behind(self: FollowedCopies, follower: Follower, query: Any) -> Any:
-        fresh = Follower(follower.entry, follower.store._store, 0, follower.lock)  # type: ignore[arg-type]
+        fresh = Follower(follower.entry, follower.store._store, 0, follower.lock)
         return replace(right(self, fresh, query), commit=follower.have)
 
     return replaced(FollowedCopies, "_followed", behind)

@@ -68,7 +68,7 @@ def the_next_run_begins_after_the_input() -> Context:
 
 
 def _opened_at(position_of: Any) -> Context:
-    right = partitions.open_part
+    right = partitions.open_part  # type: ignore[attr-defined]
 
     def wrong(*given: Any) -> Any:
         part = right(*given)

@@ -175,14 +175,14 @@ def unnumbered_productions_not_settled() -> Context:
 @mistake(within=10, faults="none", first=11013)
 def weak_ids_without_their_maker() -> Context:
     """The id of a weak production says of what it was made, but not by whom."""
-    right, found = ProductionBuilding.__init__, callbacks.record_causes
+    right, found = ProductionBuilding.__init__, callbacks.record_causes  # type: ignore[attr-defined]
 
     def wrong(self: ProductionBuilding, *given: Any) -> None:
         right(self, *given)
         self._maker = b""
 
     def without_stream(batch: Batch, channel: str) -> list[Any]:
-        return found(batch, channel) if batch.seqs else list(batch.ids or [])
+        return list(found(batch, channel) if batch.seqs else batch.ids or [])
 
     @contextmanager
     def both() -> Iterator[None]:

@@ -113,7 +113,7 @@ def seal_deleted_by_collection() -> Context:
 def seal_not_noticed_when_idle() -> Iterator[None]:
     """A worker that commits nothing never looks whether it was declared dead; nor does it write
     full stops, which would tell it."""
-    right = worker.write_groups
+    right = worker.write_groups  # type: ignore[attr-defined]
     with (
         replaced(
             worker,

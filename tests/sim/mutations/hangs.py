@@ -42,7 +42,7 @@ _run_records = BatchOperator._run_records
 @mistake(within=10, faults="none", workload="hanging", first=7)
 def neighbour_of_a_hang_refused() -> Context:
     """A record is known by a number that the one before it has, too."""
-    right = callbacks.record_mark
+    right = callbacks.record_mark  # type: ignore[attr-defined]
     return replaced(
         callbacks,
         "record_mark",

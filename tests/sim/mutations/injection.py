@@ -66,7 +66,7 @@ def instances_of_injected_records_are_not_stored() -> Context:
 @mistake(within=1, workload="injected", faults="none", first=6)
 def injected_records_are_late_after_silence() -> Context:
     """What comes to a shard after a silence is judged by how far that has moved the watermark."""
-    right, late = InjectionOperator.run, injection.is_behind
+    right, late = InjectionOperator.run, injection.is_behind  # type: ignore[attr-defined]
 
     def wrong(self: InjectionOperator, bundle: Bundle) -> None:
         idle_us = self._own_hold().idle_us
@@ -79,7 +79,7 @@ def injected_records_are_late_after_silence() -> Context:
 @mistake(within=1, workload="injected", faults="none", first=6)
 def injected_records_are_late_by_bundles() -> Context:
     """Records of one bundle do not make each other late, those of two do."""
-    right, late = InjectionOperator.run, injection.is_behind
+    right, late = InjectionOperator.run, injection.is_behind  # type: ignore[attr-defined]
 
     def wrong(self: InjectionOperator, bundle: Bundle) -> None:
         before_us = self._reached_us

@@ -79,7 +79,7 @@ def timers_of_the_past_forget_when_they_were_set() -> Context:
 @mistake(within=10, faults="kill partition one-way", workload="placed", first=13)
 def labels_of_stored_productions_lost_in_a_crash() -> Context:
     """What a dead owner has produced and not sent comes without labels."""
-    right = shard.read_productions
+    right = shard.read_productions  # type: ignore[attr-defined]
 
     def wrong(pending: Any, fanout: Any) -> Any:
         found = right(pending, fanout)

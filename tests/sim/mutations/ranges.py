@@ -89,7 +89,7 @@ def split_before_release() -> Context:
         with replaced(resharding, "is_waiting", wrong):
             return right(replace(table, shards=tuple(cut)))
 
-    right = succession.resharded
+    right = succession.resharded  # type: ignore[attr-defined]
     return replaced(succession, "resharded", resharded)
 
 

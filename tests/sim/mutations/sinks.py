@@ -142,7 +142,7 @@ def batches_committed_before_they_are_prepared() -> Context:
 
     def wrong(self: SinkOperator, bundle: Any, now_us: int) -> bool:
         if right(self, bundle, now_us):
-            committable = self._writer.prepare(self._preparing.batch)  # type: ignore[arg-type]
+            committable = self._writer.prepare(self._preparing.batch)
             self._writer._world.prepared.pop(committable)  # type: ignore[attr-defined]  # written only by the thread
             self._preparing._found = Prepared(committable, ())
         return False

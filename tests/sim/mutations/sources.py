@@ -134,10 +134,10 @@ def groups_without_their_position() -> Context:
 def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
     """A new owner sends productions that it finds to all consumers, also to those that got groups
     of them."""
-    right = recovery.read_pending
+    right = recovery.read_pending  # type: ignore[attr-defined]
 
     def wrong(store: Any) -> Any:
-        found = right(store)
+        found: Any = right(store)
         return [
             (chunk, channel, [whole(each) for each in batches], chosen)
             for chunk, channel, batches, chosen in found

@@ -104,7 +104,7 @@ def follower_skips_a_gap() -> Context:
             )
         return False
 
-    def apply(commit: Any, incarnation: str, store: Any, have: int) -> int:
+    def apply(commit: Any, incarnation: str, store: Any, have: int) -> Any:
         if commit.number > have:
             store.apply(commit.puts, commit.deletes)
         return max(have, commit.number)
