@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from millwheel.adapters.clock import SteadyClock
 from millwheel.control.injector.range_index import RangeIndex
+from millwheel.core.machines.change_logs import ChangeLogMachine
+from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.engine.workers.bundle.bundle import Hold
 from millwheel.engine.workers.delivery.outbox import Outbox
@@ -50,3 +56,17 @@ def token_not_checked() -> Context:
 def wall_clock_believed() -> Context:
     """A worker waits for times of a clock that was set back."""
     return replaced(SteadyClock, "now_us", lambda self: self._clock.now_us())
+
+
+@mistake(within=1, faults="none", first=451196)
+def each_version_has_the_time_of_the_first() -> Context:
+    """A new version comes at a time that the watermark has passed, as what takes the one before it
+    back may, and it may not."""
+    right = ChangeLogMachine._pane
+    first: dict[Key, int] = {}
+
+    def wrong(self: ChangeLogMachine, own: Any, window: Any, key: Key, *given: Any) -> Any:
+        pane = right(self, own, window, key, *given)
+        return msgspec.structs.replace(pane, timestamp=first.setdefault(key, pane.timestamp))
+
+    return replaced(ChangeLogMachine, "_pane", wrong)
